@@ -137,6 +137,19 @@ def test_groups_by_a_named_setting(runs):
     assert sorted(len(group.runs) for group in groups) == [1, 2]
 
 
+def test_groups_by_a_named_setting_are_of_equal_values_not_of_equal_texts(runs):
+    values = [None, "None", 1, 1.0, "1", True, "True", [1, 2], [1.0, 2.0], "[1, 2]"]
+    for number, value in enumerate(values):
+        runs.add(f"r{number}", {"OPTION": value, "LR": number + 1.0})
+    runs.add("absent", {"LR": 0.5})
+    groups = make_groups(collected(runs), Measure("test"), by="TRAIN.OPTION")
+    found = sorted([run.name for run in group.runs] for group in groups)
+    assert found == [
+        ["absent"], ["r0"], ["r1"], ["r2", "r3"], ["r4"], ["r5"], ["r6"], ["r7", "r8"], ["r9"],
+    ]  # fmt: skip
+    assert len({group.label for group in groups}) == len(groups)
+
+
 def test_missing_and_nan_metrics_count_as_not_measured(runs):
     runs.add("a", {"LR": 1e-3})
     runs.add("b", {"LR": 1e-2}, test={"refined": {"abs_rel": math.nan}})

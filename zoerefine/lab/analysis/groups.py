@@ -3,6 +3,7 @@
 A cost is engine latency, or network size if there is no engine.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -148,7 +149,7 @@ def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> lis
         raise UserError(f"--by {by}: no run has this setting")
     members: dict[str, list[Run]] = {}
     for run in runs:
-        key = run.group if by is None else str(run.settings.get(by))
+        key = run.group if by is None else value_key(run.settings, by)
         members.setdefault(key, []).append(run)
     names = group_names(list(members.values()), [by] if by else differing_keys(runs))
     groups = [
@@ -159,6 +160,23 @@ def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> lis
         groups,
         key=lambda g: (not len(g.scores), not g.is_finished, measure.sign * g.mean, g.label),
     )
+
+
+def value_key(settings: Mapping[str, Any], key: str) -> str:
+    """A text that is the same for equal values of a setting alone; empty where there is none.
+
+    `1` and `1.0` are equal; `1`, `"1"` and `true` are not, nor are null and `"None"`.
+    """
+    return json.dumps(_whole(settings[key]), sort_keys=True) if key in settings else ""
+
+
+def _whole(value: Any) -> Any:
+    """A value with floats that are whole as integers."""
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:

@@ -1,5 +1,6 @@
 """Runs written to MLflow: whole, once, and readable again."""
 
+import json
 import shutil
 import socket
 from importlib.util import find_spec
@@ -10,8 +11,10 @@ from tests.lab.runs.trackers.conftest import INSTALL, LOGGED, STEPS
 from tests.lab.runs.trackers.test_damaged_stores import copied
 from zoerefine.base.errors import UserError
 from zoerefine.lab.runs.collect import collect
+from zoerefine.lab.runs.metrics.series import Series
 from zoerefine.lab.runs.trackers import mlflow_export
 from zoerefine.lab.runs.trackers.mlflow_export import export_runs, store_names
+from zoerefine.lab.runs.trackers.tracked_run import TrackedRun
 
 pytestmark = pytest.mark.skipif(
     find_spec("mlflow") is None, reason=f"MLflow is not installed: {INSTALL}"
@@ -84,6 +87,88 @@ def test_a_run_that_went_on_is_continued(logged, database, tmp_path):
     _, histories = read_back(database)["run0"]
     assert len(histories["loss"]) == STEPS + 1 and sorted(histories["loss"])[-1] == (5, 0.125)
     assert len(histories["val_acc"]) == STEPS + 1
+
+
+def write_rows(run, *rows):
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_latest_value_is_that_of_the_last_step_where_steps_are_fractions(
+    name, logged, tmp_path
+):
+    place, target = copied(logged("contract"), tmp_path), tmp_path / name
+    rows = [{"step": step, "acc": acc} for step, acc in ((0.5, 0.1), (1, 0.2), (1.2, 0.9))]
+    write_rows(place / "run0", *rows)
+    export(place, target)
+    write_rows(place / "run0", *rows, {"step": 1.8, "acc": 0.5})
+    assert ", 1 continued, 5 there already" in export(place, target)
+    there, histories = read_back(target)["run0"]
+    assert there.data.metrics["acc"] == 0.5 and "final.acc" not in there.data.metrics
+    assert sorted(histories["acc"]) == [(1, 0.1), (2, 0.2), (3, 0.9), (4, 0.5)]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_run_made_again_at_its_path_is_a_new_one(name, logged, tmp_path):
+    place, target = copied(logged("contract"), tmp_path) / "run0", tmp_path / name
+
+    def histories():
+        from mlflow.tracking import MlflowClient
+
+        client = MlflowClient(mlflow_export.store_uri(str(target)))
+        experiment = client.get_experiment_by_name("zoerefine").experiment_id
+        found = client.search_runs([experiment], order_by=[mlflow_export.NEWEST_FIRST])
+        return [
+            (
+                run.data.metrics["acc"],
+                sorted(
+                    (m.step, m.value) for m in client.get_metric_history(run.info.run_id, "acc")
+                ),
+            )
+            for run in found
+        ]
+
+    first = [{"step": step, "acc": acc} for step, acc in ((1, 0.1), (2, 0.2), (3, 0.9))]
+    again = [{"step": step, "acc": acc} for step, acc in ((1, 0.3), (2, 0.4))]
+    write_rows(place, *first)
+    export(place, target)
+    write_rows(place, *again)
+    assert export(place, target).startswith("1 run added")
+    assert export(place, target).endswith("1 there already")
+    old = (0.9, [(1, 0.1), (2, 0.2), (3, 0.9)])
+    assert histories() == [(0.4, [(1, 0.3), (2, 0.4)]), old]
+    write_rows(place, *again, {"step": 3, "acc": 0.0})
+    assert ", 1 continued" in export(place, target)  # of the two, the newer one
+    assert histories() == [(0.0, [(1, 0.3), (2, 0.4), (3, 0.0)]), old]
+    write_rows(place, *again)  # without the last step: made again, with the same beginning
+    assert export(place, target).startswith("1 run added")
+    assert histories()[0] == (0.4, [(1, 0.3), (2, 0.4)]) and len(histories()) == 3
+
+
+def test_a_final_value_that_changes_back_is_the_latest(logged, database, tmp_path):
+    place = copied(logged("contract"), tmp_path) / "run0"
+    last = list(LOGGED[0].rows)[-1][1]["val_acc"]
+    for count, value in enumerate((0.75, 0.5, 0.75, last)):
+        document = {"val_acc": value, "parameters": value, "count": count}
+        (place / "results.json").write_text(json.dumps(document))
+        assert export(place, database).startswith(f"{int(not count)} run")
+        there, _ = read_back(database)["run0"]
+        assert there.data.metrics["final.val_acc"] == there.data.metrics["parameters"] == value
+
+
+def tracked_of(values):
+    series = {"acc": Series(list(range(1, len(values) + 1)), values)}
+    return TrackedRun("runs/a", "a", "finished", {"lr": 1}, {"acc": values[-1]}, series)
+
+
+def test_a_run_of_other_data_is_a_new_one(database):
+    for values, digest, added in (
+        ([0.1], "", 1), ([0.1, 0.2], "first", 0), ([0.1, 0.2, 0.3], "second", 1),
+    ):  # fmt: skip
+        done = mlflow_export.write_runs(str(database), [(tracked_of(values), digest)])
+        assert (done.added, done.continued, done.known) == (added, 1 - added, 0)
+        newest = next(iter(done.client.search_runs([done.experiment_id])))
+        assert newest.data.tags.get("zoerefine.data_digest", "") == digest
 
 
 def test_an_export_that_was_interrupted_is_completed(logged, database, monkeypatch):

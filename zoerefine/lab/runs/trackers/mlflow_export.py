@@ -4,9 +4,9 @@ import os
 import posixpath
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import isnan
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,10 @@ DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 MOST_METRICS, MOST_PARAMETERS = 1000, 100  # in a call
 LONGEST_NAME, LONGEST_PARAMETER = 250, 6000  # characters
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+NEWEST_FIRST = "attributes.start_time DESC"
+
+PointsByName = dict[str, list[tuple[int, float]]]
+KnownPoints = dict[str, set[tuple[int, str]]]  # values as texts
 
 
 @dataclass
@@ -41,7 +45,7 @@ class MlflowTarget:
     """The experiment that runs are written to.
 
     Attributes:
-        by_digest, by_path: the runs that are there.
+        by_digest, by_path: the runs that are there; of several at a path the newest.
         added, continued, known: how many runs were written, written further, and left as they are.
     """
 
@@ -56,26 +60,33 @@ class MlflowTarget:
     def write(self, run: TrackedRun, data_digest: str = "") -> None:
         """Write a run, or what of it is not there yet.
 
-        The digest is written last: a run without one was interrupted, and is continued.
+        The digest is written last: a run without one was interrupted, and is continued. A run that
+        was made again at the same path is a new one.
         """
-        digest = digest_json(asdict(run))
+        digest = digest_json([asdict(run), data_digest])
         if digest in self.by_digest:
             self.known += 1
             return
-        parameters = parameters_of(run)
+        tags = {PATH: run.path, COMMIT: run.commit, DATA: data_digest}
+        tags = {key: value for key, value in tags.items() if value}
         there = self.by_path.get(run.path)
-        if there is None or any(parameters.get(k) != v for k, v in there.data.params.items()):
-            tags = {PATH: run.path, COMMIT: run.commit, DATA: data_digest}
-            tags = {key: value for key, value in tags.items() if value}
+        known = self._known_points(there) if there else {}
+        parameters, points = parameters_of(run), points_of(run, known)
+        if there and goes_on(there.data, tags, parameters) and has_points(points, known):
+            self.continued += 1
+        else:
+            known, points = {}, points_of(run)
             there = self.client.create_run(self.experiment_id, tags=tags, run_name=run.name or None)
             self.added += 1
-        else:
-            self.continued += 1
-        self._write_values(there, run, parameters)
+        self._write_values(there, parameters, points, known)
         self._write_state(there.info.run_id, run.state)
-        self.client.set_tag(there.info.run_id, DIGEST, digest)
+        for key, value in (tags | {DIGEST: digest}).items():
+            if there.data.tags.get(key) != value:
+                self.client.set_tag(there.info.run_id, key, value)
 
-    def _write_values(self, there: Any, run: TrackedRun, parameters: Mapping[str, str]) -> None:
+    def _write_values(
+        self, there: Any, parameters: Mapping[str, str], points: PointsByName, known: KnownPoints
+    ) -> None:
         """Write the parameters and values that MLflow's run does not have."""
         from mlflow.entities import Metric, Param
 
@@ -84,21 +95,27 @@ class MlflowTarget:
         for part in parts_of(new, MOST_PARAMETERS):
             self.client.log_batch(run_id, params=part)
         metrics = []
-        for name, points in points_of(run).items():
-            known = self._known_points(there, name)
+        for name, values in points.items():
+            # Of a final value that changed and changed back, the latest one is another.
+            latest = text_of(there.data.metrics.get(name, nan))
             metrics += [
                 Metric(name, value, now_ms, step)
-                for step, value in points
-                if (step, text_of(value)) not in known
+                for step, value in values
+                if (step, text_of(value)) not in known.get(name, ())
+                or (step == values[-1][0] and text_of(value) != latest)
             ]
         for part in parts_of(metrics, MOST_METRICS):
             self.client.log_batch(run_id, metrics=part)
 
-    def _known_points(self, there: Any, name: str) -> set[tuple[int, str]]:
-        if name not in there.data.metrics:
-            return set()
-        history = self.client.get_metric_history(there.info.run_id, name)
-        return {(metric.step, text_of(metric.value)) for metric in history}
+    def _known_points(self, there: Any) -> KnownPoints:
+        """Steps and values, as texts, of every metric of MLflow's run."""
+        return {
+            name: {
+                (metric.step, text_of(metric.value))
+                for metric in self.client.get_metric_history(there.info.run_id, name)
+            }
+            for name in there.data.metrics
+        }
 
     def _write_state(self, run_id: str, state: str) -> None:
         names = {ours: theirs for theirs, ours in STATES.items()}
@@ -119,10 +136,10 @@ def write_runs(uri: str, runs: Iterable[tuple[TrackedRun, str]]) -> MlflowTarget
         found = client.get_experiment_by_name(EXPERIMENT)
         experiment_id = found.experiment_id if found else client.create_experiment(EXPERIMENT)
         target = MlflowTarget(client, experiment_id)
-        for there in pages(client.search_runs, [experiment_id]):
+        for there in pages(client.search_runs, [experiment_id], order_by=[NEWEST_FIRST]):
             tags = there.data.tags
             target.by_digest[tags.get(DIGEST, "")] = there
-            target.by_path[tags.get(PATH, "")] = there
+            target.by_path.setdefault(tags.get(PATH, ""), there)
         for run, data_digest in runs:
             target.write(run, data_digest)
     return target
@@ -160,21 +177,41 @@ def parameters_of(run: TrackedRun) -> dict[str, str]:
     return {names[k]: str(value)[:LONGEST_PARAMETER] for k, value in run.settings.items()}
 
 
-def points_of(run: TrackedRun) -> dict[str, list[tuple[int, float]]]:
-    """Steps and values of every metric.
+def goes_on(there: Any, tags: Mapping[str, str], parameters: Mapping[str, str]) -> bool:
+    """Whether MLflow's run has the parameters and data of a run, as far as it has any."""
+    same_data = there.tags.get(DATA) in (None, tags.get(DATA))
+    return same_data and all(parameters.get(k) == v for k, v in there.params.items())
+
+
+def has_points(points: PointsByName, known: KnownPoints) -> bool:
+    """Whether a run has every point that MLflow knows; a value without steps may have changed."""
+    for name, there in known.items():
+        ours = {(step, text_of(value)) for step, value in points.get(name, ())}
+        if not ours or not (there <= ours or {step for step, _ in there | ours} == {0}):
+            return False
+    return True
+
+
+def points_of(run: TrackedRun, known: Container[str] = ()) -> PointsByName:
+    """Steps and values of every metric; where a step is not whole, the values are counted from 1.
 
     MLflow shows the last value of a metric. A final value that is another one, such as that of
     the best checkpoint, is a metric of its own, `final.NAME`.
+
+    Args:
+        known: names that MLflow's run has: a `final.NAME` among them stays.
     """
-    points = {
-        name: [(int(step), value) for step, value in zip(one.steps, one.values, strict=True)]
-        for name, one in run.series.items()
-    }
+    points = {}
+    for name, one in run.series.items():
+        whole = all(step == int(step) for step in one.steps)
+        steps = map(int, one.steps) if whole else range(1, len(one.steps) + 1)
+        points[name] = list(zip(steps, one.values, strict=True))
     for name, value in run.finals.items():
+        final = f"final.{name}"
         if name not in points:
             points[name] = [(0, value)]
-        elif text_of(points[name][-1][1]) != text_of(value):
-            points[f"final.{name}"] = [(0, value)]
+        elif text_of(points[name][-1][1]) != text_of(value) or final in known:
+            points[final] = [(0, value)]
     names = store_names(list(points))
     return {names[name]: values for name, values in points.items()}
 
@@ -196,8 +233,8 @@ def parts_of(items: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
 
 
 def text_of(value: float) -> str:
-    """A number as text; all NaN are equal."""
-    return "nan" if isnan(value) else repr(float(value))
+    """A number as text; all NaN are equal, and a database may keep -0.0 as 0.0."""
+    return "nan" if isnan(value) else repr(float(value) + 0.0)
 
 
 SEED_KEY = "seed"
@@ -206,7 +243,8 @@ SEED_KEY = "seed"
 def export_runs(patterns: Sequence[str], collection: Collection, uri: str) -> str:
     """Write the runs that were analysed; returns how many, as a line.
 
-    A run that is there is not written again; one that went on since is continued.
+    A run that is there is not written again; one that went on since is continued, and one that was
+    made again at the same path is added.
 
     Raises:
         UserError: MLflow is not installed, or the store or server cannot be used.
