@@ -8,6 +8,7 @@ from zoerefine.lab.analysis.groups import Measure, choose_measure, group_costs, 
 from zoerefine.lab.analysis.pictures.captions import spread
 from zoerefine.lab.analysis.pictures.overview import overview_figure
 from zoerefine.lab.analysis.pictures.style import LAYOUTS, style
+from zoerefine.lab.analysis.report.tables import run_rows
 from zoerefine.lab.runs.collect import collect
 
 
@@ -102,6 +103,34 @@ def test_the_cost_is_latency_only_where_every_group_was_exported(runs):
         "engine latency, ms per frame", [[4.0] * 3, [6.0] * 3],
     )  # fmt: skip
     assert [cost.mean for cost in costs] == [4, 6]
+
+
+@pytest.mark.parametrize(
+    ("fact", "values"),
+    [
+        ("engine", ("onnx", "torchscript")),
+        ("precision", ("fp32", "fp16")),
+        ("width", (64, 128)),
+        ("processor", ("one CPU", "another")),
+        ("device", ("cpu", "cuda")),
+    ],
+)
+def test_latencies_of_unlike_measurements_are_no_costs_of_settings(runs, fact, values):
+    add_groups(runs, [0.1, 0.2])
+    collection = collect([str(runs.folder)])
+    groups = make_groups(collection.runs, Measure("test"))
+    like = {"engine": "onnx", "precision": "fp32", "latency_ms": 4.0, "height": 48, "width": 64,
+            "processor": "one CPU", "device": "cpu"}  # fmt: skip
+    for group, value in zip(groups, values, strict=True):
+        group.scored[0].engine.update(like | {fact: value})
+    assert group_costs(groups)[1] == "parameters, millions"
+    header, rows = run_rows(collection, groups)
+    found = {tuple(row[header.index(name)] for name in ("engine", "precision")) for row in rows}
+    told = {tuple(group.scored[0].engine[n] for n in ("engine", "precision")) for group in groups}
+    assert found == told | {(None, None)}
+    for group in groups:
+        group.scored[0].engine.update(like)
+    assert group_costs(groups)[1] == "engine latency, ms per frame"
 
 
 def test_spread_keeps_the_order_the_gap_and_the_frame():

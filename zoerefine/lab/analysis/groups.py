@@ -1,6 +1,6 @@
 """Groups of runs that differ only in their seed: their scores, and their costs.
 
-A cost is engine latency, or network size if there is no engine.
+A cost is engine latency where all were measured alike, else network size.
 """
 
 import json
@@ -227,6 +227,8 @@ def same_metrics_note(runs: Sequence[Run]) -> str:
 
 LATENCY = "engine latency, ms per frame"
 PARAMETERS = "parameters, millions"
+# Facts of an engine: latencies are costs of settings only where all of them are the same.
+MEASURED_ALIKE = "engine", "precision", "height", "width", "device", "processor", "gpu"
 
 
 @dataclass(frozen=True)
@@ -242,13 +244,16 @@ class Cost:
 
 
 def group_costs(groups: Sequence[RunGroup]) -> tuple[list[Cost], str]:
-    """The groups with a cost, and its unit: latency if each has an exported run, else size.
+    """The groups with a cost, and its unit.
 
-    A run that was not exported has the mean latency of its group.
+    It is latency if each has an exported run, and all were `MEASURED_ALIKE`; else size. A run
+    that was not exported has the mean latency of its group.
     """
     scored = [group for group in groups if group.scored]
     exported = [_cost(group, lambda run: run.latency_ms) for group in scored]
-    if None not in exported and exported:
+    engines = [run.engine for group in scored for run in group.scored if run.latency_ms is not None]
+    kinds = {str([engine.get(fact) for fact in MEASURED_ALIKE]) for engine in engines}
+    if None not in exported and len(kinds) == 1:
         return [cost for cost in exported if cost], LATENCY
     sizes = [_cost(group, parameters_millions) for group in scored]
     return [cost for cost in sizes if cost], PARAMETERS

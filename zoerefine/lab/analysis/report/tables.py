@@ -44,7 +44,7 @@ def run_rows(
     header = [
         "run", "state", "pruned", "group", "seed", "commit", *keys, *names,
         *("/".join(metric) for metric in metrics),
-        "parameters", "images_per_s", "wait_share", "latency_ms",
+        "parameters", "images_per_s", "wait_share", "latency_ms", "engine", "precision",
         "repository", "data_name", "data_digest", "path", "note",
     ]  # fmt: skip
     labels = {run.path: group.label for group in groups for run in group.runs}
@@ -56,7 +56,8 @@ def run_rows(
             *(cell(run.settings.get(key)) for key in keys),
             *(run.finals.get(name) for name in names),
             *(run.metric(*metric) for metric in metrics),
-            *cost, run.latency_ms, *origin(run), run.path, "; ".join(run.faults),
+            *cost, run.latency_ms, *map(run.engine.get, ("engine", "precision")), *origin(run),
+            run.path, "; ".join(run.faults),
         ])  # fmt: skip
     for path, reason in collection.left_out.items():
         name = Path(path).name
