@@ -97,6 +97,24 @@ def test_another_network_is_refused(alone, measured):
     assert "measured with depth of one" in err and "depth of two" in err
 
 
+@pytest.mark.parametrize("unknown", ["measured", "corrected"])
+def test_depth_of_unknown_origin_is_accepted_with_one_line(alone, measured, unknown):
+    file = Path("zoe/pseudo.json")
+    for step, more in (
+        ("measured", ("--measured", "room.csv", "--out", "out")),
+        ("corrected", ("--measured", "out/room.json", "--out", "other")),
+    ):
+        file.unlink(missing_ok=True)
+        if step != unknown:
+            file.write_text('{"name": "one", "digest": "1"}')
+        code, _, err = alone(*more)
+        assert code == 0, err
+        said = [line for line in err.splitlines() if "the room was measured with depth of" in line]
+        assert len(said) == (step == "corrected")
+    before, now = ("unknown", "one") if unknown == "measured" else ("one", "unknown")
+    assert f"with depth of: {before}" in said[0] and f"corrects that of: {now}" in said[0]
+
+
 def test_pictures_of_another_size_are_refused(alone, measured):
     assert alone("--measured", "room.csv", "--out", "out")[0] == 0
     for path in (*Path("rgb").rglob("*.jpg"), *Path("zoe").rglob("*.png")):

@@ -16,6 +16,7 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import JSON_MARK, digest_json, write_json
+from zoerefine.base.progress import say
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.intrinsics import Intrinsics, checked_intrinsics
 from zoerefine.depth.data.layouts.recordings import read_text
@@ -126,8 +127,12 @@ class Room:
     def check(
         self, network: PseudoSource, engine: Engine, intrinsics: Intrinsics | None = None
     ) -> None:
-        """Raises `UserError` for depth of another network, another bundle or another camera."""
-        if self.network.is_known and network.is_known and not network.is_like(self.network):
+        """Say where it is unknown whether the depth is of the network that was measured.
+
+        Raises `UserError` for depth of another network, another bundle or another camera.
+        """
+        is_known = self.network.is_known and network.is_known
+        if is_known and not network.is_like(self.network):
             raise UserError(
                 f"the room was measured with depth of {self.network}, and this is depth of "
                 f"{network}: measure it again with this network"
@@ -145,6 +150,11 @@ class Room:
             raise UserError(
                 f"the room was measured with a camera of {self.intrinsics}, and this one has "
                 f"{intrinsics}: another camera needs measurements of its own"
+            )
+        if not is_known:
+            say(
+                f"the room was measured with depth of: {self.network}; it now corrects that of: "
+                f"{network}"
             )
 
     def check_size(self, height: int, width: int) -> None:
