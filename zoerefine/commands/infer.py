@@ -79,6 +79,7 @@ def main(argv: Sequence[str]) -> int:
     job, room = prepare(args)
     with job.results.in_use(work_of(job, args)):
         job.results.refuse_mixing()
+        job.results.remove_metrics_of_others()
         job.results.write_outputs_file()
         if room:
             room.save(args.out / ROOM_FILE)
@@ -330,7 +331,7 @@ def evaluate(job: "Inference", done: "Done", args: argparse.Namespace, refines: 
     from zoerefine.depth.infer.results import METRICS_FILE
 
     report = evaluate(job, done, args.eval)
-    write_json(job.results.root / METRICS_FILE, JSON_MARK | report)
+    write_json(job.results.root / METRICS_FILE, JSON_MARK | job.results.engine_facts | report)
     if not report["frames"]:
         print(
             f"--eval {args.eval}: no frame has a pixel with both pseudo depth and true depth in "

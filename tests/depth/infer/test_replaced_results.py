@@ -1,5 +1,6 @@
 """What an inference evaluates and draws is what it has made, whoever else writes to its folder."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -68,3 +69,29 @@ def test_confidence_that_was_replaced_after_it_was_made_is_not_drawn(infer, make
     done = infer(*FOLDERS, "--confidence", "--picture", "a.png")
     assert done.code == 2
     assert "out/confidence/0.png was replaced after it was made" in done.err
+
+
+def test_results_of_another_bundle_do_not_stay_beside_depth_of_this_one(
+    bundle, infer, alone, make_pair
+):
+    copy_bundle(read_bundle(bundle), Path("other.ts"), {"run": "another"}, {})
+    for number in range(2):
+        make_pair(str(number), seed=number)
+    every = "--eval", "zoe", "--colors", "--confidence", "--clouds"
+    assert infer(*FOLDERS, *every).code == 0
+    first = json.loads(Path("out/outputs.json").read_text())
+    report = json.loads(Path("out/metrics.json").read_text())
+    assert {key: report[key] for key in ("bundle", "commit")} == {
+        key: first[key] for key in ("bundle", "commit")
+    }
+    assert infer(*FOLDERS).code == 0  # the same bundle leaves them
+    further = [Path(f"out/{name}") for name in ("colors/0.png", "confidence/0.png", "clouds/0.ply")]
+    assert all(path.exists() for path in (*further, Path("out/metrics.json")))
+
+    shutil.copy("zoe/1.png", "out/confidence/1.png")  # another program's
+    done = alone("other.ts", *FOLDERS)
+    assert done.code == 0, done.err
+    assert json.loads(Path("out/outputs.json").read_text())["bundle"] != first["bundle"]
+    assert not any(path.exists() for path in (*further, Path("out/metrics.json")))
+    assert Path("out/confidence/1.png").read_bytes() == Path("zoe/1.png").read_bytes()
+    assert "out/metrics.json was of another bundle or commit, and was removed" in done.err

@@ -24,11 +24,8 @@ from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 from zoerefine.depth.infer.inference import POINTS_ALONE, Done, Inference
 from zoerefine.depth.infer.results import (
-    BUNDLE,
     COLORS,
-    COMMIT,
     CONFIDENCE,
-    INPUTS,
     ResultFolder,
     has_provenance,
 )
@@ -133,8 +130,7 @@ def write_colors(results: ResultFolder, done: Done, shown: DepthRange) -> None:
     def write(name: str) -> None:
         """Write one picture, with the provenance of the depth that it shows."""
         path = results.picture(COLORS, name)
-        origin = {BUNDLE: results.bundle, COMMIT: results.commit, INPUTS: done[name]}
-        provenance = origin | {"colors": f"viridis, {shown}"}
+        provenance = results.origin(done[name]) | {"colors": f"viridis, {shown}"}
         if has_provenance(path, provenance):
             return
         refuse_foreign([path], "--out")

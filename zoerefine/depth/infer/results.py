@@ -25,6 +25,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import (
     HALF_WRITTEN,
     JSON_MARK,
+    is_ours,
     refuse_foreign,
     remove_half_written,
     write_json,
@@ -38,6 +39,7 @@ from zoerefine.base.files.images import (
     write_png,
 )
 from zoerefine.base.files.locks import lock, try_lock
+from zoerefine.base.progress import say
 from zoerefine.depth.data.depth_codec import SCALE, ZOE_UNIT_M
 from zoerefine.depth.data.networks.source import FILE as PSEUDO_SOURCE_FILE
 from zoerefine.depth.exporting.outputs import OUTPUTS
@@ -79,13 +81,17 @@ class ResultFolder:
         """The picture of a frame in one of the folders."""
         return self.root / folder / f"{name}.png"
 
+    def origin(self, inputs: str) -> dict[str, str]:
+        """What every file of a frame states, refined from inputs of this digest."""
+        return {BUNDLE: self.bundle, COMMIT: self.commit, INPUTS: inputs}
+
     def files(self, name: str, inputs: str) -> dict[Path, Provenance]:
         """Every file to write for a frame while it is refined, with its provenance.
 
         Args:
             inputs: the digest of what the frame is refined from.
         """
-        origin = {BUNDLE: self.bundle, COMMIT: self.commit, INPUTS: inputs}
+        origin = self.origin(inputs)
         files: dict[Path, Provenance] = {self.picture(DEPTH, name): origin | SCALE}
         if self.with_confidence:
             files[self.picture(CONFIDENCE, name)] = origin | SPREAD_SCALE
@@ -116,6 +122,8 @@ class ResultFolder:
     def write(self, name: str, inputs: str, rgb: np.ndarray, outputs: Sequence[np.ndarray]) -> None:
         """Write the files of a frame. Raises `UserError` where another program's file is there.
 
+        Its other results, of another bundle or of other inputs, are removed.
+
         Args:
             rgb: uint8 [H, W, 3].
             outputs: uint16 [H, W]: refined depth, and the spread if it is written.
@@ -123,6 +131,11 @@ class ResultFolder:
         depth_u16 = outputs[0]
         files = self.files(name, inputs)
         refuse_foreign(files, "--out")  # a video's frames are not all known before
+        others = [self.picture(folder, name) for folder in (CONFIDENCE, COLORS)]
+        for path in (*others, self.root / CLOUDS / f"{name}.ply"):
+            is_stale = path.is_file() and not has_provenance(path, self.origin(inputs))
+            if is_stale and path not in files and is_ours(path):
+                path.unlink(missing_ok=True)
         for path, provenance in files.items():
             if path.suffix == ".ply":
                 assert self.camera
@@ -139,13 +152,23 @@ class ResultFolder:
             folder: {fact: OUTPUTS[name][fact] for fact in ("units", "meaning")}
             for folder, name in written.items()
         }
-        facts: dict[str, Any] = JSON_MARK | {
-            "bundle": self.bundle,
-            "commit": self.commit,
-            "outputs": outputs,
-        }
+        facts: dict[str, Any] = JSON_MARK | self.engine_facts | {"outputs": outputs}
         facts |= {STREAM: True} if self.with_stream else {}
         write_json(self.root / OUTPUTS_FILE, facts)
+
+    @property
+    def engine_facts(self) -> dict[str, str]:
+        """Whose results outputs.json and metrics.json are of."""
+        return {"bundle": self.bundle, "commit": self.commit}
+
+    def remove_metrics_of_others(self) -> None:
+        """Remove metrics.json, if zoerefine wrote it of another bundle or commit, and say so."""
+        file = self.root / METRICS_FILE
+        if not (file.is_file() and is_ours(file)):
+            return
+        if not self.engine_facts.items() <= json.loads(file.read_bytes()).items():
+            file.unlink(missing_ok=True)
+            say(f"{file} was of another bundle or commit, and was removed")
 
     @contextmanager
     def in_use(self, work: str) -> Iterator[None]:
