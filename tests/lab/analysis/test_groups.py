@@ -315,3 +315,15 @@ def test_it_names_them_without_any_test_too(runs, seeds):
 
 def test_a_single_group_needs_none(runs):
     assert not any("seeds per group" in line for line in summary(runs, 1, 2))
+
+
+def test_a_group_whose_runs_have_no_step_in_common_says_which_one_is_drawn(runs):
+    for seed in range(3):
+        folder = runs.add(f"a{seed}", seed=seed)
+        depths = {"refined": {"abs_rel": 0.5}, "pseudo": {"abs_rel": 0.6}}
+        epochs = range(seed, 12, 3)
+        rows = [{"phase": "val", "step": one, "epoch": one, **depths} for one in epochs]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    groups, measure = make_groups(collected(runs), Measure("test")), Measure("test")
+    assert "the line is its longest run" in " ".join(captions.legend(groups, measure))
+    assert "the line" not in " ".join(captions.legend([], measure))

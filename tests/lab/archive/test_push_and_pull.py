@@ -64,10 +64,12 @@ def test_a_run_that_changed_replaces_its_archive(place, run, command, tmp_path):
 def test_the_same_job_of_another_machine_replaces_no_archive(folder, run, command):
     command("push", run, folder.url)
     before = {name: folder.read(name) for name in folder.names()}
-    (run / "status.json").write_text('{"state": "finished", "started": 1.5, "ended": 2.5}')
     (run / "checkpoints" / "0.pt").write_bytes(b"trained with other data")
-    _, out, err = command("push", run, folder.url, code=2)
-    assert out == "" and "holds another run of this name" in err
+    for state in ("finished", "failed"):
+        status = {"state": state, "started": 1.5, "ended": 2.5}
+        (run / "status.json").write_text(json.dumps(status))
+        _, out, err = command("push", run, folder.url, code=2)
+        assert out == "" and "holds another run of this name" in err
     assert {name: folder.read(name) for name in folder.names()} == before
 
 

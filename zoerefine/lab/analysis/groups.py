@@ -129,6 +129,11 @@ class RunGroup:
         return all(run.state == "finished" for run in self.scored)
 
     @property
+    def drawn(self) -> list[Run]:
+        """The runs whose curves are averaged: a crashed one would cut the others short."""
+        return [run for run in self.runs if run.state == "finished"] or self.runs
+
+    @property
     def mean(self) -> float:
         """The mean over seeds; NaN without scores."""
         return estimate(self.scores)

@@ -80,10 +80,11 @@ class Manifest:
         document = {"kind": KIND, "schema": SCHEMA, **asdict(self)}
         return json.dumps(document, indent=1).encode()
 
-    def is_same_run(self, other: "Manifest") -> bool:
-        """Whether both are archives of one run, perhaps of different times."""
-        both = self.identity.keys() & other.identity.keys()
-        return self.name == other.name and all(self.identity[k] == other.identity[k] for k in both)
+    def may_become(self, later: "Manifest") -> bool:
+        """Whether another archive is of the same run, at a later time: what ended stays so."""
+        known = later.identity.keys() | {"ended"}
+        same = (later.identity.get(k) == v for k, v in self.identity.items() if k in known)
+        return self.name == later.name and all(same)
 
 
 def read_manifest(data: bytes, place: str) -> Manifest:

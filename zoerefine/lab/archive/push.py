@@ -52,7 +52,7 @@ def push(run: RunDir, remote: Remote) -> str:
     manifest = describe(run)
     archive = place_of(manifest, remote)
     old = archived(archive)
-    if old is not None and not old.is_same_run(manifest):
+    if old is not None and not old.may_become(manifest):
         raise UserError(f"{archive.url} holds another run of this name: give another folder")
     sent = send_objects(run.path, manifest, archive.inside(OBJECTS))
     refuse_running(run)

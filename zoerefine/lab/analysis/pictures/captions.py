@@ -29,12 +29,20 @@ def legend(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
         parts.append(f"Band and bar: {INTERVAL} of the mean.")
     elif max(seeds, default=0) > 1:
         parts.append("Thin lines: single runs.")
+    if any(have_no_common_step(group, measure) for group in groups):
+        parts.append("Where runs of a group have no step in common, the line is its longest run.")
     parts += points_and_dashes(groups, measure)
     if any(run.pruned for group in groups for run in group.runs):
         parts.append("Cross: stopped early by the search.")
     if len(front_of_means(group_costs(groups)[0], measure.sign)) > 1:
         parts.append("Grey steps: Pareto front of the means.")
     return parts
+
+
+def have_no_common_step(group: RunGroup, measure: Measure) -> bool:
+    """Whether the curves of a group cannot be averaged."""
+    steps = [set(curve.epochs) for run in group.drawn if (curve := measure.curve(run))]
+    return len(steps) > 1 and not set.intersection(*steps)
 
 
 def points_and_dashes(groups: Sequence[RunGroup], measure: Measure) -> list[str]:

@@ -129,7 +129,7 @@ def draw_curves(axis: Any, groups: Colored, measure: Measure, layout: Layout) ->
     axis.set_xlabel("step" if measure.metric else "epoch")
     ends, means, pseudo, steps = [], [], [], []
     for group, color in groups:
-        curves = [curve for run in group.runs if (curve := measure.curve(run))]
+        curves = [curve for run in group.drawn if (curve := measure.curve(run))]
         pseudo += [curve.pseudo for curve in curves if np.isfinite(curve.pseudo)]
         if not curves:
             continue
