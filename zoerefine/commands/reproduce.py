@@ -170,12 +170,17 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> Outcome:
 
 
 def data_digests(run: RunDir) -> Mapping[str, str]:
-    """The digest of the data that the run's config names, as they are now."""
+    """The digest of the data that the run's config names, as they are now.
+
+    For a run of an earlier version it is of the records alone, as that version recorded it.
+    """
     from zoerefine.base.config import load_config
     from zoerefine.depth.training.job import prepare
 
     cache, _ = prepare(load_config(run.config_file))
-    return {"dataset_digest": cache.dataset_digest}
+    recorded = run.read_json(run.provenance_file).get("dataset_digest")
+    is_of_records = recorded == cache.records_digest
+    return {"dataset_digest": cache.records_digest if is_of_records else cache.dataset_digest}
 
 
 def verdict(found: Sequence[Comparison], again: RunDir, tolerance: float) -> str:

@@ -264,6 +264,27 @@ def test_a_frame_that_is_listed_in_another_clip_is_packed_again(copied_world, tm
     assert listed_clips(tmp_path, files, "aabb").folder == first.folder
 
 
+@pytest.mark.parametrize(
+    ("column", "here", "there"),
+    [("depth_unit_m", "0.002", "0.001"), ("classes", "dog", "cat"), ("speed", "1", "2")],
+)
+def test_data_of_another_unit_class_or_speed_have_another_digest(
+    copied_world, tmp_path, column, here, there
+):
+    """The stored bytes are the same; the metres, or the groups of the figures, are not."""
+    frame = frames_of(copied_world)[0]
+    rgb, zoe = (path.relative_to(tmp_path) for path in (frame.rgb, frame.zoe))
+    caches = []
+    for value in (here, there, here):
+        table = f"clip,rgb,depth,pseudo,{column}\nk,{rgb},{zoe},{zoe},{value}\n"
+        (tmp_path / "frames.csv").write_text(table)
+        caches.append(build(tmp_path, tmp_path / "c"))
+    first, second, third = caches
+    assert first.records_digest == second.records_digest
+    assert first.dataset_digest != second.dataset_digest
+    assert (first.folder, first.dataset_digest) == (third.folder, third.dataset_digest)
+
+
 def test_where_folders_tell_the_clips_a_cache_of_before_is_used(copied_world, tmp_path):
     """The digest then is of settings, clips and files, as in caches without the frames' clips."""
     packer = FramePacker(open_dataset(copied_world), 24, 32, 1, 0.0)

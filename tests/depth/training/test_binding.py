@@ -8,8 +8,13 @@ import torch
 
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
+from zoerefine.commands.reproduce import data_digests
+from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.training.binding import identified
-from zoerefine.depth.training.job import find_run_dir
+from zoerefine.depth.training.job import find_run_dir, prepare
+from zoerefine.lab.launch.record import provenance
+from zoerefine.lab.launch.record.comparison import SAME
+from zoerefine.lab.launch.record.reproduce import check_data
 
 QUICK = ("TRAIN.STEPS", 1, "TRAIN.PRECISION", "fp32")
 
@@ -40,6 +45,40 @@ def test_a_checkpoint_of_other_code_is_refused(train, monkeypatch, fact, name):
     )
     with pytest.raises(UserError, match=f"belong to another run: {name} is .* there and '0000"):
         train(*QUICK)
+
+
+def list_frames(world, folder, unit):
+    """A frames.csv of the world's frames whose depth is in this unit."""
+    rows = [
+        f"{frame.clip},{frame.scene},{frame.rgb},{frame.depth},{frame.zoe},{unit}"
+        for frame in open_dataset(world).frames
+    ]
+    head = "clip,scene,rgb,depth,pseudo,depth_unit_m"
+    (folder / "frames.csv").write_text("\n".join([head, *rows]))
+
+
+def test_a_checkpoint_of_data_in_another_unit_is_refused(train, world, tmp_path):
+    """The stored bytes are the same, and the metres are not."""
+    words = (*QUICK, "DATA.ROOT", tmp_path)
+    list_frames(world, tmp_path, 0.04)
+    run = train(*words)
+    run.results_file.unlink()
+    list_frames(world, tmp_path, 0.02)
+    with pytest.raises(UserError, match="belong to another run: the digest of the data is "):
+        train(*words)
+    list_frames(world, tmp_path, 0.04)
+    assert train(*words) == run
+
+
+def test_the_data_of_a_run_are_the_same_by_its_digest_and_by_that_of_earlier_versions(copied):
+    """Earlier versions recorded the digest of the records alone."""
+    cache, _ = prepare(load_config(copied.config_file))
+    assert cache.dataset_digest == copied.read_json(copied.provenance_file)["dataset_digest"]
+    for digest in (cache.dataset_digest, cache.records_digest):
+        provenance.add(copied, dataset_digest=digest)
+        assert [one.verdict for one in check_data(copied, lambda: data_digests(copied))] == [SAME]
+    provenance.add(copied, dataset_digest="0" * 64)
+    assert data_digests(copied) == {"dataset_digest": cache.dataset_digest}
 
 
 def test_a_finished_run_says_that_its_data_have_changed(train, world, tmp_path, capsys):

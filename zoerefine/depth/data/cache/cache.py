@@ -168,7 +168,7 @@ class Cache:
         clips: by their number in `frames["clip"]`.
         frames: of `frame_dtype` [N].
         complete: whether all frames were decoded, so that broken ones are known and left out.
-        contents: `dataset_digest` as the header has it; empty without one.
+        contents: `records_digest` as the header has it; empty without one.
         code: which code packed it: see `packing_code`.
         pseudo: what predicted the pseudo depth; unknown in caches of earlier versions.
         farthest_m: metrics use true depths below this; of the config, not of the files.
@@ -202,10 +202,19 @@ class Cache:
 
     @property
     def dataset_digest(self) -> str:
-        """SHA-256 over the names and bytes of all usable records, in hex.
+        """SHA-256 over `records_digest`, the depths' units, and the clips' classes and speeds.
 
         The same data have the same digest on any machine. Empty while frames are yet to be decoded.
         """
+        records = self.records_digest
+        clips = [(clip.scene, clip.name, clip.classes, clip.speed) for clip in self.clips]
+        facts = [records, self.depth_scale, self.zoe_scale, clips]
+        return digest_json(facts) if records else ""
+
+    @property
+    def records_digest(self) -> str:
+        """SHA-256 over the names and bytes of all usable records, in hex: what earlier versions
+        recorded as `dataset_digest`."""
         return self.contents or contents_digest(self.clips, self.frames)
 
     @property
@@ -243,7 +252,7 @@ class Cache:
 
 
 def contents_digest(clips: tuple[Clip, ...], frames: np.ndarray) -> str:
-    """See `Cache.dataset_digest`."""
+    """See `Cache.records_digest`."""
     if (frames["state"] == TO_DO).any():
         return ""
     digest = hashlib.sha256()
