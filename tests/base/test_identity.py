@@ -64,7 +64,8 @@ def test_a_group_is_a_training_without_its_seed():
 
 def test_a_study_differs_by_what_is_searched_and_not_by_its_budget():
     assert identity.study_settings(tree("STUDY.TRIALS", "7")) == identity.study_settings(tree())
-    for words in (("SEARCH.TRAIN.LR", "[0.1]"), ("STUDY.EPOCHS", "3"), ("SEED", "1")):
+    for words in (("SEARCH.TRAIN.LR", "[0.1]"), ("STUDY.EPOCHS", "3"),
+                  ("STUDY.DEVICES", "2"), ("SEED", "1")):  # fmt: skip
         assert identity.study_settings(tree(*words)) != identity.study_settings(tree())
 
 

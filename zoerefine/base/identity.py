@@ -57,6 +57,7 @@ ROLES: Mapping[str, Role] = {
     "TRAIN.CHECKPOINT_S": Role.REPORT,
     "TRAIN.CHECKPOINTS": Role.REPORT,
     "STUDY": Role.BUDGET,
+    "STUDY.DEVICES": Role.SEARCH,  # rounding of several processes decides a trial's figures
     "STUDY.EPOCHS": Role.SEARCH,
     "STUDY.OBJECTIVES": Role.SEARCH,
     "STUDY.CONSTRAINTS": Role.SEARCH,

@@ -71,3 +71,10 @@ def test_a_trials_folder_with_other_values_or_of_another_study_is_not_adopted(se
     second.provenance_file.unlink()
     with pytest.raises(UserError, match=r"has no provenance\.json"):
         train_for_study(study.run, second, cfg, *study.subject.data)
+
+
+def test_a_study_goes_on_only_with_as_many_processes_a_trial(open_study):
+    open_study(SPACE)
+    with pytest.raises(UserError, match=r"other settings: .*\n  STUDY\.DEVICES: 1 there, 2 here$"):
+        open_study(SPACE, "STUDY.DEVICES", 2)
+    assert open_study(SPACE, "STUDY.WORKERS", 2).trials() == []

@@ -187,6 +187,7 @@ def test_new_trials_do_not_repeat_those_that_an_earlier_study_sampled(begun):
     [
         (("SEED", 1), "SEED is 0 there and 1 here"),
         (("STUDY.EPOCHS", 2), "STUDY.EPOCHS is 0 there and 2 here"),
+        (("STUDY.DEVICES", 2), "STUDY.DEVICES is 1 there and 2 here"),
     ],
 )
 def test_trials_that_cannot_be_compared_are_tried_again(begun, earlier, words, difference):
