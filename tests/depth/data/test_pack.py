@@ -213,8 +213,11 @@ def test_a_file_that_is_exchanged_after_the_data_set_was_opened_is_not_packed(
 def test_a_file_that_is_exchanged_only_while_it_is_decoded_is_not_packed(
     copied_world, tmp_path, monkeypatch
 ):
+    other = tmp_path / "other.jpg"  # a copy: another thread exchanges every frame's file
+    shutil.copy(frames_of(copied_world)[3].rgb, other)
+
     def read_another(frame, *options):
-        bring_back = exchange(frame.rgb, frames_of(copied_world)[3].rgb)
+        bring_back = exchange(frame.rgb, other)
         try:
             return read_frame(frame, *options)
         finally:
