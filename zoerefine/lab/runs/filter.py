@@ -74,7 +74,7 @@ def _comparison(node: ast.Compare, text: str) -> Filter:
     sides = [_value(side, text) for side in (node.left, *node.comparators)]
     for number, (kind, side) in enumerate(zip(node.ops, node.comparators, strict=True), 1):
         if isinstance(kind, ast.In | ast.NotIn) and isinstance(side, ast.Constant):
-            sides[number] = lambda _, only=side.value: (only,)  # one choice, not a part of a text
+            sides[number] = _value(ast.List([side], ast.Load()), text)  # not a part of a text
     operators = [COMPARISONS[type(op)] for op in node.ops if type(op) in COMPARISONS]
     if len(operators) < len(node.ops):
         raise UserError(f"--where {text!r}: {_shown(node)!r} uses another operator")
