@@ -14,11 +14,11 @@ from zoerefine.commands.options import CommandParser, add_shared, as_path, print
 from zoerefine.depth.data import ZOEDEPTH_MODEL
 
 if TYPE_CHECKING:
-    from zoerefine.depth.data.intrinsics import Intrinsics
+    from zoerefine.depth.data.intrinsics import Cameras, Intrinsics
     from zoerefine.depth.exporting.bundle.bundle import Engine
     from zoerefine.depth.infer.inference import Done, Inference
     from zoerefine.depth.infer.room import Room
-    from zoerefine.depth.infer.sources import Cameras, FrameSource, PseudoDepth
+    from zoerefine.depth.infer.sources import FrameSource, PseudoDepth
 
 ROOM_FILE = "room.json"
 BATCH = 4
@@ -275,8 +275,8 @@ def cameras_for(args: argparse.Namespace, source: "FrameSource") -> "Cameras":
 
     Raises `UserError` for values that no camera has.
     """
-    from zoerefine.depth.data.intrinsics import checked_intrinsics
-    from zoerefine.depth.infer.sources import Cameras, cameras_of
+    from zoerefine.depth.data.intrinsics import Cameras, checked_intrinsics
+    from zoerefine.depth.infer.sources import cameras_of
 
     if args.intrinsics:
         return Cameras(checked_intrinsics(args.intrinsics, "--intrinsics"))

@@ -59,11 +59,10 @@ def main(argv: Sequence[str]) -> int:
 def open_session(args: argparse.Namespace) -> "Session":
     """Open the recording, with depth of some of its frames."""
     from zoerefine.base.files.atomic import check_pairs
-    from zoerefine.depth.data.intrinsics import checked_intrinsics
+    from zoerefine.depth.data.intrinsics import Cameras, checked_intrinsics
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.infer.inference import points_alone
     from zoerefine.depth.infer.sources import (
-        Cameras,
         DepthFiles,
         PseudoDepth,
         cameras_of,

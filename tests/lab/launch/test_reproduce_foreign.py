@@ -118,6 +118,14 @@ def test_numbers_in_lists_and_those_of_the_repetition_alone_are_compared(
     assert f" {line} " in done.stdout and "NOT REPRODUCED: " in done.stdout, done.stdout
 
 
+def test_lists_of_times_are_not_compared(command, tmp_path):
+    results = "{'b': 1.0, 'epoch_s': [time.time()], 'folds': [{'eval_ms': time.time()}]}"
+    text = f"import json, time\njson.dump({results}, open('results.json', 'w'))\n"
+    commit_files(tmp_path / "code", {"train.py": text})
+    command("run", "--repo", "code", "--commit", "HEAD", "--module", "train.py")
+    command("reproduce", tmp_path / "runs/train/latest")
+
+
 def test_times_are_not_compared(foreign_repository, command, tmp_path):
     repository = foreign_repository("argparse_csv")
 

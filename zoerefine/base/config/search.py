@@ -39,6 +39,11 @@ FIXED_KEYS = {
 OPTIONS = "MODEL.OPTIONS"
 
 
+def why_fixed(key: str) -> str:
+    """Why a key of our own training is the same for all trials; empty where it is not."""
+    return FIXED_KEYS.get(key) or FIXED_KEYS.get(key.partition(".")[0], "")
+
+
 class SearchedKeys(Protocol):
     """The keys that a SEARCH tree may name."""
 
@@ -59,14 +64,13 @@ class SchemaKeys:
         return key == OPTIONS or (key in GROUPS and key not in FIXED_KEYS)
 
     def type_of(self, key: str) -> ValueType | None:
-        if key in KEYS and not FIXED_KEYS.keys() & {key, key.partition(".")[0]}:
+        if key in KEYS and not why_fixed(key):
             return KEYS[key].type
         group, _, word = key.rpartition(".")
         return OpenMapping() if group == OPTIONS and word.isidentifier() else None
 
     def unknown(self, key: str) -> str:
-        fixed = FIXED_KEYS.get(key) or FIXED_KEYS.get(key.partition(".")[0])
-        return fixed or f"{key} is no config key of a training"
+        return why_fixed(key) or f"{key} is no config key of a training"
 
 
 OWN_KEYS = SchemaKeys()

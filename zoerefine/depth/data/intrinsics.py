@@ -1,8 +1,8 @@
 """A camera's intrinsics. A module of its own, since networks and data sets both need it."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 
 from zoerefine.base.errors import UserError, number
 
@@ -35,6 +35,26 @@ class Intrinsics:
     def __str__(self) -> str:
         """All digits: files record their camera by this text."""
         return " ".join(f"{k} {str(float(v)).removesuffix('.0')}" for k, v in vars(self).items())
+
+
+@dataclass(frozen=True)
+class Cameras:
+    """What is known of the cameras of a source; false where nothing is.
+
+    Attributes:
+        one: of all frames; None where they have several.
+        own: of each frame by its name, where they have several.
+    """
+
+    one: Intrinsics | None = None
+    own: Mapping[str, Intrinsics] = field(default_factory=dict)
+
+    def of(self, name: str) -> Intrinsics | None:
+        """The camera of a frame."""
+        return self.one or self.own.get(name)
+
+    def __bool__(self) -> bool:
+        return bool(self.one or self.own)
 
 
 def checked_intrinsics(values: Sequence[str | float], place: str) -> Intrinsics:

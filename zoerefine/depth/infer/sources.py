@@ -7,7 +7,7 @@ whose output is kept in files.
 import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from zoerefine.base.files.images import (
 from zoerefine.base.progress import say
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
-from zoerefine.depth.data.intrinsics import Intrinsics
+from zoerefine.depth.data.intrinsics import Cameras
 from zoerefine.depth.data.layouts.readers import stated_intrinsics
 from zoerefine.depth.data.networks import load_network
 from zoerefine.depth.data.networks.source import (
@@ -171,26 +171,6 @@ class VideoFile:
 
 
 FrameSource = PictureFiles | VideoFile
-
-
-@dataclass(frozen=True)
-class Cameras:
-    """What is known of the cameras of a source; false where nothing is.
-
-    Attributes:
-        one: of all frames; None where they have several.
-        own: of each frame by its name, where they have several.
-    """
-
-    one: Intrinsics | None = None
-    own: Mapping[str, Intrinsics] = field(default_factory=dict)
-
-    def of(self, name: str) -> Intrinsics | None:
-        """The camera of a frame."""
-        return self.one or self.own.get(name)
-
-    def __bool__(self) -> bool:
-        return bool(self.one or self.own)
 
 
 def cameras_of(source: FrameSource) -> Cameras:

@@ -201,8 +201,9 @@ def write_analysis(collection: Collection, measure: Measure, view: View, out: Pa
             continue
         tables.write_csv(out / name, header, rows)
         paths.append(out / name)
-    for line in tables.summarize(collection, groups, differences, measure):
+    summary = tables.summarize(collection, groups, differences, measure)
+    for line in summary:
         say(visible(line))
     paths += write_tables(groups, differences, measure, baseline, out)
-    paths += write_report(collection, groups, differences, measure, shares, out)
+    paths += write_report(collection, groups, differences, measure, shares, summary, out)
     return paths

@@ -131,7 +131,7 @@ class RunGroup:
     @property
     def drawn(self) -> list[Run]:
         """The runs whose curves are averaged: a crashed one would cut the others short."""
-        return [run for run in self.runs if run.state == "finished"] or self.runs
+        return finished_or_all(self.runs)
 
     @property
     def mean(self) -> float:
@@ -184,11 +184,15 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def finished_or_all(runs: list[Run]) -> list[Run]:
+    """The finished runs; where there are none, all, as far as they got."""
+    return [run for run in runs if run.state == "finished"] or runs
+
+
 def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
     """A group and its scores."""
     found = {run.path: measure.score(run) for run in runs}
-    scored = [run for run in runs if found[run.path] is not None]
-    scored = [run for run in scored if run.state == "finished"] or scored
+    scored = finished_or_all([run for run in runs if found[run.path] is not None])
     scored = scored[:1] if have_same_metrics(scored) else scored
     return RunGroup(label, runs, scored, np.array([found[run.path] for run in scored], np.float64))
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,14 @@ def write_report(
     differences: list[Difference],
     measure: Measure,
     shares: Mapping[str, Share],
+    summary: Sequence[str],
     out: Path,
 ) -> list[Path]:
     """Write the page and the tables that only its sections need; returns the files written.
 
     Args:
         shares: the importances of the runs.
+        summary: of `tables.summarize`.
     """
     curves = sections.shown_curves(groups, measure)
     examples = page_pictures.choose_examples(groups, measure)
@@ -58,7 +60,7 @@ def write_report(
     curves_of = measure.label if measure.metric else "Validation AbsRel"
     total = len(collection.runs) + len(collection.left_out)
     data = {
-        "summary": tables.summarize(collection, groups, differences, measure),
+        "summary": summary,
         "legend": " ".join(legend(groups, measure)),
         "facts": " ".join(facts(collection, groups, measure)),
         "graph": page_pictures.draw_graph(collection, groups, measure),

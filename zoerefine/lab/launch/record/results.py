@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.run_dir import NODE_FOLDER, RunDir
-from zoerefine.base.yaml.keys import flatten
 
 RESULT_NAMES = ("config.yaml", "best.yaml", "results.json", "weights.sha256", "best.safetensors")
 MAX_BYTES = 256 * 2**20
@@ -26,6 +25,7 @@ TIME_WORDS = {"time", "times", "wall", "elapsed", "duration", "eta", "seconds", 
               "date", "timestamp", "fps", "sps", "dt", "speed", "throughput"}  # fmt: skip
 PER_TIME = re.compile(r"per_(second|minute|hour)")
 TIME_PARTS = re.compile(r"time(?!steps?$)|\w+(time|fps)$")  # of a word; not of centimeter
+PLACE = re.compile(r"\[\d+\]")  # in a list
 CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # stepTime
 
 
@@ -56,30 +56,27 @@ def result_numbers(run: RunDir) -> dict[str, float]:
         prefix = "" if where == "." else f"{where}: "
         with suppress(ValueError):  # another repository's results.json may not be JSON
             results = json.loads(path.read_text(encoding="utf-8"))
-            for name, value in flatten(results if isinstance(results, dict) else {}).items():
-                if not any(map(TIMING.search, name.split("."))):
-                    found |= numbers_in(value, prefix + name)
+            for name, value in numbers_in(results if isinstance(results, dict) else {}):
+                if not any(map(TIMING.search, PLACE.sub("", name).split("."))):
+                    found[prefix + name] = value
     return found
 
 
-def numbers_in(value: Any, name: str) -> dict[str, float]:
-    """The numbers of a JSON value by name: those of a list are `name[0]`."""
+def numbers_in(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers of a JSON value and their names; those of a list are `name[0]`."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return {name: float(value)}
-    if isinstance(value, Mapping):
-        parts = [(f"{name}.{key}", inner) for key, inner in value.items()]
-    else:
-        items = value if isinstance(value, list) else []
-        parts = [(f"{name}[{place}]", inner) for place, inner in enumerate(items)]
-    found: dict[str, float] = {}
-    for place, inner in parts:
-        found |= numbers_in(inner, place)
-    return found
+        yield name, float(value)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from numbers_in(inner, f"{name}.{key}" if name else key)
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from numbers_in(inner, f"{name}[{place}]")
 
 
 def is_time(name: str) -> bool:
     """Whether the name of another script's metric says that it is a time or a speed."""
-    spaced = CAMEL.sub("_", name).lower()
+    spaced = CAMEL.sub("_", PLACE.sub("", name)).lower()
     words = re.split(r"[^a-z0-9]+", spaced)
     is_rate = TIMING.search(spaced) or spaced.endswith("/s") or PER_TIME.search("_".join(words))
     return bool(is_rate or TIME_WORDS.intersection(words) or any(map(TIME_PARTS.match, words)))
