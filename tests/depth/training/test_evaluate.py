@@ -1,6 +1,7 @@
 """The evaluation: the same figures in any grouping, and the details by class, speed and depth."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoerefine.base.registries import LOSS_TERMS
+from zoerefine.depth.data.cache.cache import BROKEN
 from zoerefine.depth.data.loading.loader import Loader
 from zoerefine.depth.data.loading.prefetch import Prefetcher
 from zoerefine.depth.data.loading.sampler import OrderOptions, Sampler
@@ -85,6 +87,23 @@ def test_detailed_metrics_cover_every_depth(packed):
     assert refined["flicker"] == pytest.approx(pseudo["flicker"], rel=0.05)
     assert refined["boundary_f1"] == pytest.approx(pseudo["boundary_f1"], abs=1e-3)
     assert refined["object_distance_m"] != pseudo["object_distance_m"]
+
+
+def test_no_flicker_is_counted_across_a_frame_that_was_left_out(packed):
+    broken = packed.frames.copy()
+    first = np.flatnonzero(broken["clip"] == 0)
+    broken["state"][first[1]] = BROKEN
+    usable = replace(packed, frames=broken).indices(packed.scenes)
+    assert len(usable) == len(packed) - 1
+
+    def flicker(indices):
+        found = evaluate(Tenth(), batches_of(packed, indices, 4), 0.2, packed, torch.float32, True)
+        return found["detail"]["pseudo"]["flicker"]
+
+    whole_clips = np.flatnonzero(broken["clip"] != 0)
+    kept = flicker(np.r_[first[2:], whole_clips])  # the first frame has no neighbour left
+    assert flicker(usable) == pytest.approx(kept)
+    assert kept != pytest.approx(flicker(np.arange(len(packed))))
 
 
 def test_the_loss_on_validation_scenes_is_the_mean_over_pictures_in_any_grouping(packed):

@@ -36,7 +36,8 @@ class DetailedMetrics:
         self.ranges_m = depth_ranges(farthest_m)
         self.means = {name: metrics.RunningMean() for name in MEANS}
         self.groups: dict[str, dict[str, metrics.DepthMetrics]] = {name: {} for name in GROUPS}
-        self.last: tuple[Clip, Tensor, Tensor] | None = None  # the last frame's log error and mask
+        # The last frame: its number, clip, log error and mask.
+        self.last: tuple[int, Clip, Tensor, Tensor] | None = None
 
     def add(
         self,
@@ -70,18 +71,23 @@ class DetailedMetrics:
         ours, true = metrics.object_distances(depth_m, batch.depth_m, batch.objects, mask).unbind(1)
         self.means["object_distance_m"].add((ours - true).abs())
         self.means["object_distance_rel"].add((ours - true).abs() / true)
-        self.add_flicker(
-            metrics.log_error(depth_m, batch.depth_m, mask, self.farthest_m), mask, clips
-        )
+        error = metrics.log_error(depth_m, batch.depth_m, mask, self.farthest_m)
+        self.add_flicker(error, mask, batch.index.tolist(), clips)
 
-    def add_flicker(self, error: Tensor, mask: Tensor, clips: Sequence[Clip]) -> None:
-        """Add the mean change of a pixel's log error between consecutive frames of a clip."""
-        for now, valid, clip in zip(error, mask, clips, strict=True):
-            if self.last is not None and self.last[0] == clip:
-                both = valid & self.last[2]
+    def add_flicker(
+        self, error: Tensor, mask: Tensor, numbers: Sequence[int], clips: Sequence[Clip]
+    ) -> None:
+        """Add the mean change of a pixel's log error between consecutive frames of a clip.
+
+        Args:
+            numbers: of the frames in the data set, in which a broken frame has a number, too.
+        """
+        for now, valid, number, clip in zip(error, mask, numbers, clips, strict=True):
+            if self.last is not None and self.last[:2] == (number - 1, clip):
+                both = valid & self.last[3]
                 if both.any():
-                    self.means["flicker"].add((now - self.last[1]).abs()[both].mean()[None])
-            self.last = clip, now, valid
+                    self.means["flicker"].add((now - self.last[2]).abs()[both].mean()[None])
+            self.last = number, clip, now, valid
 
     def merge(self, other: "DetailedMetrics") -> None:
         """Add another's sums over other clips."""
