@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import UserError
-from zoerefine.base.identity import OWN_MODULES
 from zoerefine.base.progress import is_quiet
 from zoerefine.commands.options import (
     CommandParser,

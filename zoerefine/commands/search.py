@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from zoerefine.base.config import Config, load_config
 from zoerefine.base.config.schema import SEARCH
 from zoerefine.base.config.search import OWN_KEYS
+from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import UserError
-from zoerefine.base.identity import OWN_MODULES
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.base.yaml.read import read_yaml

@@ -7,8 +7,8 @@ import pytest
 from tests.processes import run_new_python
 from zoerefine.base.config import load_config
 from zoerefine.base.config.schema import KEYS
+from zoerefine.base.config_roles import ROLES
 from zoerefine.base.errors import UserError
-from zoerefine.base.identity import ROLES
 from zoerefine.commands.config import main
 
 CHECKOUT = Path(__file__).resolve().parents[3]

@@ -7,7 +7,7 @@ from typing import Any
 from zoerefine.base.config.loading import Resolved, to_dict
 from zoerefine.base.config.schema import GROUPS, KEYS, SEARCH, Key
 from zoerefine.base.config.value_types import OneOf
-from zoerefine.base.identity import role_of
+from zoerefine.base.config_roles import role_of
 from zoerefine.base.yaml.keys import value_at
 from zoerefine.base.yaml.write import dump_value, dump_yaml
 

@@ -5,7 +5,7 @@ study_keys.py declare them, and this module joins them. The code that reads a co
 tree (`cfg.TRAIN.LR`), built from this declaration; type checkers see `Config`, so they find a
 misspelt key. To add a key, add a line in its group; the checks, `zoerefine config` and
 docs/configuration.md follow from it. A key that does not decide a run's results is also named in
-zoerefine/base/identity.py.
+zoerefine/base/config_roles.py.
 
 Plain dataclasses rather than pydantic: YACS stays the face, so of pydantic only the bounds would be
 used, and a few small classes (value_types.py) give those with messages of our own and no import

@@ -15,8 +15,8 @@ from yacs.config import CfgNode
 
 from zoerefine.base.config import Config, load_config, save_config
 from zoerefine.base.config.schema import check_combinations
+from zoerefine.base.config_roles import study_settings
 from zoerefine.base.errors import UserError
-from zoerefine.base.identity import study_settings
 from zoerefine.base.progress import say
 from zoerefine.base.registries import OBJECTIVES
 from zoerefine.base.run_dir import RunDir

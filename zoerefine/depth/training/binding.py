@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.config import Config, to_dict
+from zoerefine.base.config_roles import FILE_KEYS, training_settings
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
-from zoerefine.base.identity import FILE_KEYS, training_settings
 from zoerefine.base.registries import NETWORKS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data import split as splits

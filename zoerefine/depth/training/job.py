@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.config import Config, load_config, save_config, to_dict
+from zoerefine.base.config_roles import FILE_KEYS, TRAINING, Role, settings, training_digest
 from zoerefine.base.errors import UserError, counted
-from zoerefine.base.identity import FILE_KEYS, TRAINING, Role, settings, training_digest
 from zoerefine.base.progress import say, warn
 from zoerefine.base.ranks import is_writer, process_group, wait_for_all, world_size
 from zoerefine.base.run_dir import RunDir, run_from_launcher

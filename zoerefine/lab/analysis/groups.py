@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from zoerefine.base.config_roles import SEED
 from zoerefine.base.errors import UserError
-from zoerefine.base.identity import SEED
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.lab.analysis.group_names import group_names, shortened
 from zoerefine.lab.analysis.statistics.significance import estimate, mean_interval, pareto_front

@@ -76,7 +76,7 @@ def option(
         key: of the field in provenance.json, for options that a second launch of the job needs.
             Commit, config, run and KEY VALUE words are given in other ways.
         decides: whether the job is another one with another value. The others have rules of their
-            own in `LaunchPlan.identity`, or decide nothing.
+            own in identity.py, or decide nothing.
         unit: what a number is divided by for the option.
         parsed: what argparse is told; its `default` says that the option was not given.
     """

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import digest_json, write_json
-from zoerefine.base.identity import OWN_MODULES, launch_settings
+from zoerefine.base.files.atomic import write_json
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, RunDir, require_file, run_name_fault
 from zoerefine.base.secrets import (
     INSTEAD,
@@ -27,13 +27,12 @@ from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address
 from zoerefine.lab.launch.git.changes import Changes, read_changes
 from zoerefine.lab.launch.git.commands import GitError, git, git_bytes
 from zoerefine.lab.launch.git.mirror import fetch_commit
+from zoerefine.lab.launch.identity import launch_identity, launch_settings
 from zoerefine.lab.launch.included import CommitFiles, Included, find_included
 from zoerefine.lab.launch.job import (
     IN_PLACE,
-    JOB_OPTIONS,
     MERGED,
     NO_CONFIG,
-    OPTIONS,
     Job,
     Setting,
     read_setting,
@@ -86,20 +85,8 @@ class LaunchPlan:
     def _identity_of(self, job: Job) -> str:
         config = self.document.tree or self.config.hex()
         settings = launch_settings(config, self.override_arguments, job.module)
-        what = [self.commit, self.changes.digest, settings, job.module]
-        what += [job.config_flag, job.arguments, job.environment]
-        # Only where they are set, so that the identities of earlier runs stay.
-        usual = {one.name: one.default for one in JOB_OPTIONS if one.metadata["decides"]}
-        chosen = {name: getattr(job, name) for name in usual}
-        if (job.overrides_in in OPTIONS and job.overrides) or job.overrides_in == IN_PLACE:
-            chosen["overrides_in"] = job.overrides_in
-        if self.included.place:
-            chosen["included"] = {"": self.included.place, **self.included.copies}
-        if self.inputs:
-            chosen["inputs"] = [dict(files) for files in self.inputs.values()]
-        if chosen != usual:
-            what.append({k: value for k, value in chosen.items() if value != usual.get(k)})
-        return digest_json(what)
+        changes = self.changes.digest
+        return launch_identity(job, self.commit, changes, settings, self.included, self.inputs)
 
     @property
     def version(self) -> str:

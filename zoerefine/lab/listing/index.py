@@ -226,7 +226,7 @@ def read_stamped(path: str, patterns: tuple[str, ...] = ()) -> Reading:
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """What `--where` compares: the config keys of a run, as `zoerefine analyze` reads them."""
-    from zoerefine.base.identity import compared_settings
+    from zoerefine.base.config_roles import compared_settings
     from zoerefine.lab.runs.read import is_foreign, read_run
     from zoerefine.lab.runs.record import read_tree
 

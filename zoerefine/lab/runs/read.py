@@ -9,9 +9,9 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
+from zoerefine.base.config_roles import SEED
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json
-from zoerefine.base.identity import SEED
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.keys import flatten, merged, with_facts

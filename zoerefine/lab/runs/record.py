@@ -12,9 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import digest_json
-from zoerefine.base.identity import (
+from zoerefine.base.config_roles import (
     SEED,
     WEIGHT_KEYS,
     Role,
@@ -22,6 +20,8 @@ from zoerefine.base.identity import (
     group_settings,
     role_of,
 )
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.keys import flatten

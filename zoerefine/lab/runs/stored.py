@@ -23,7 +23,7 @@ PACKAGE = Path(__file__).resolve().parents[2]
 READERS = (
     "lab/runs/**/*.py",
     "depth/exporting/bundle/*.py",
-    "base/identity.py",
+    "base/config_roles.py",
     "base/run_dir.py",
     "base/yaml/*.py",
 )

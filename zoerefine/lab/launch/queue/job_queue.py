@@ -10,9 +10,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import INTERRUPTED, UserError
 from zoerefine.base.files.atomic import removing_new_folders
-from zoerefine.base.identity import OWN_MODULES
 from zoerefine.base.progress import warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.write import NEW_KEY

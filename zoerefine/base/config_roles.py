@@ -1,25 +1,22 @@
-"""What makes two runs the same: one table of which config keys decide results.
+"""The roles of the config's keys: one table of which keys decide results.
 
-Four rules are derived from it. Each is a set of roles, and what it leaves out has a reason here:
+What makes two runs the same is derived from it. Each rule is a set of roles:
 
 - a training is named by the keys that decide its result (`training_settings`);
 - a group of runs in the analysis is a training without its seed (`group_settings`);
 - a study is a training and what is searched (`study_settings`);
-- a launch is a job whose data are not read yet, so their place stands for them, and a search that
-  is given a larger budget has more to do (`launch_settings`).
+- a launch is a job, with the place of its data (zoerefine/lab/launch/identity.py).
 
 A key that the table does not name decides results.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import Any
 
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.yaml.keys import flatten
-from zoerefine.base.yaml.write import read_value
 
 SEED = "SEED"
 OWN_MODULES = "zoerefine."
@@ -67,7 +64,6 @@ ROLES: Mapping[str, Role] = {
 
 TRAINING = {Role.RESULT}
 STUDY = {Role.RESULT, Role.SEARCH}
-LAUNCH = {Role.RESULT, Role.SEARCH, Role.BUDGET, Role.DATA}
 
 
 @lru_cache(maxsize=4096)  # an analysis asks for the same keys of every run
@@ -109,23 +105,3 @@ def compared_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
     """What the analysis can filter and group by: also what decides speed or what is recorded."""
     compared = {Role.RESULT, Role.SPEED, Role.REPORT}
     return {key: value for key, value in settings(tree, compared).items() if key != SEED}
-
-
-def launch_settings(
-    config: Mapping[str, Any] | str, overrides: Sequence[str], module: str
-) -> dict[str, Any]:
-    """What decides what a launched job does, besides its commit, module and arguments.
-
-    The keys of another repository's job are not known: all of them decide, as they are written.
-
-    Args:
-        config: its tree, or for a file that is not YAML its content.
-    """
-    if not module.startswith(OWN_MODULES) or isinstance(config, str):
-        # As JSON has it: keys that are numbers could not be sorted beside words.
-        return {"config": json.loads(json.dumps(config)), "overrides": list(overrides)}
-    flat = flatten(config)
-    for key, text in zip(overrides[::2], overrides[1::2], strict=True):
-        flat = {k: v for k, v in flat.items() if k != key and not k.startswith(f"{key}.")}
-        flat |= flatten({key: read_value(text)})
-    return {key: value for key, value in flat.items() if role_of(key) in LAUNCH}
