@@ -24,6 +24,7 @@ from zoerefine.base.errors import INTERRUPTED, KILLED, UserError
 from zoerefine.base.progress import warn
 from zoerefine.lab.launch.queue.executor import ExecutorBusy, JobOutcome, Resources
 from zoerefine.lab.launch.queue.slurm import commands
+from zoerefine.lab.launch.queue.slurm.job_script import check_limit, sbatch_options, seconds_of
 from zoerefine.lab.launch.queue.slurm.submission import FOLDER, SlurmFiles, submit_job
 
 WORDS = {
@@ -98,7 +99,7 @@ def check_partition_limits(resources: Resources) -> None:
         limit = next((limit for limit in limits if limit not in NO_LIMIT), "")
         if limit and (name in chosen if chosen else fields["Default"] == "YES"):
             what = f"the time limit {limit} of the partition {name}"
-            commands.check_limit(what, commands.seconds_of(limit), resources.grace)
+            check_limit(what, seconds_of(limit), resources.grace)
 
 
 LISTING_S = 5.0  # between two questions to Slurm, for all jobs together; until it is asked again
@@ -112,7 +113,7 @@ def slurm_executor(resources: Resources) -> Iterator["SlurmExecutor"]:
         raise UserError(
             f"Slurm's command {program} is not on PATH: run this on a machine that submits jobs"
         )
-    commands.sbatch_options(resources)
+    sbatch_options(resources)
     if not resources.time:
         check_partition_limits(resources)
     yield SlurmExecutor(resources)

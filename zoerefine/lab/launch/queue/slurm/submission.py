@@ -4,8 +4,6 @@ A refused submission leaves the folder as it was.
 """
 
 import json
-import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -20,11 +18,9 @@ from zoerefine.base.progress import say, warn
 from zoerefine.base.secrets import find_secret
 from zoerefine.lab.launch.queue.executor import JobOutcome, Resources
 from zoerefine.lab.launch.queue.slurm import commands
+from zoerefine.lab.launch.queue.slurm.job_script import script_text, submit_script
 
 FOLDER = "slurm"
-NODE_PROGRAM = "zoerefine.lab.launch.queue.slurm.node_job"
-# USR1 comes before the time limit; it must not end the script before Python waits for it.
-SCRIPT = "#!/bin/sh\ntrap '' USR1\nexec {python} -P -m {program} {folder}\n"
 
 
 class SlurmFiles:
@@ -58,9 +54,7 @@ class SlurmFiles:
         for path in (self.outcome_file, self.limits_file):
             path.unlink(missing_ok=True)
         write_json(self.job_file, {"words": list(words), **asdict(resources)})
-        python, folder = shlex.quote(sys.executable), shlex.quote(str(self.folder))
-        text = SCRIPT.format(python=python, program=NODE_PROGRAM, folder=folder)
-        write_text(self.script_file, text)
+        write_text(self.script_file, script_text(self.folder))
 
     def changed_resources(self, wanted: Resources) -> list[str]:
         """The fields of `Resources` in which the last job differs from what is wanted."""
@@ -115,7 +109,7 @@ def submit_job(files: SlurmFiles, words: Sequence[str], resources: Resources) ->
         number = job.id if job else ""
         if not job:
             files.write_job(words, resources)
-            number = commands.submit_script(files.script_file, files.job_name, resources)
+            number = submit_script(files.script_file, files.job_name, resources)
         write_json(files.number_file, {"job": number, "name": files.job_name})
         return number
 
