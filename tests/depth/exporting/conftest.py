@@ -8,8 +8,8 @@ import pytest
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.exporting.build import EngineBuilder
 from zoerefine.depth.exporting.bundle import trust
+from zoerefine.depth.exporting.engine_choice import candidates
 from zoerefine.depth.exporting.engine_kinds import engine_kind
-from zoerefine.depth.exporting.export import candidates
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import describe_processor
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest
 from zoerefine.depth.exporting.bundle.containers import PT2, container_of
+from zoerefine.depth.exporting.engine_choice import kinds_for_auto
 from zoerefine.depth.exporting.engine_kinds import Bundle
 from zoerefine.depth.exporting.engines import aoti_engine
-from zoerefine.depth.exporting.export import kinds_for_auto
 from zoerefine.depth.exporting.shipped_module import core_of
 
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

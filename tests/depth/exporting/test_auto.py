@@ -8,10 +8,11 @@ import torch
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import describe_processor
 from zoerefine.base.registries import ENGINES
-from zoerefine.depth.exporting import export as exporting
+from zoerefine.depth.exporting import engine_choice
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest
+from zoerefine.depth.exporting.engine_choice import candidates, fastest
 from zoerefine.depth.exporting.engine_kinds import engine_kind
-from zoerefine.depth.exporting.export import candidates, export, fastest
+from zoerefine.depth.exporting.export import export
 
 on_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
@@ -87,7 +88,7 @@ def test_a_kind_that_fails_is_named_and_the_next_one_is_published(
 def test_a_precision_that_cannot_be_built_is_named_and_another_one_is_published(
     plugin, run, monkeypatch, capsys
 ):
-    monkeypatch.setattr(exporting, "has_bf16", lambda device: True)  # bf16 is a candidate anywhere
+    monkeypatch.setattr(engine_choice, "has_bf16", lambda device: True)  # a candidate anywhere
     monkeypatch.setattr(plugin, "BROKEN", ["bf16"])
     manifest = read_manifest(export(run, "plugin"))
     assert (manifest["engine"], manifest["precision"]) == ("plugin", "fp32")
@@ -111,7 +112,7 @@ def test_an_engine_that_was_asked_for_and_crashes_keeps_its_traceback(plugin, ru
 def test_kind_and_precision_are_measured_and_the_manifest_holds_the_measurement(
     optional_built, run, monkeypatch
 ):
-    monkeypatch.setattr(exporting, "has_bf16", lambda device: True)  # bf16 is a candidate anywhere
+    monkeypatch.setattr(engine_choice, "has_bf16", lambda device: True)  # a candidate anywhere
     manifest = read_manifest(export(run))
     latency_ms = manifest["choice"]["latency_ms"]
     expected = {"torchscript fp32", "torchscript bf16"}
@@ -128,9 +129,11 @@ def test_kind_and_precision_are_measured_and_the_manifest_holds_the_measurement(
 @pytest.mark.parametrize("winner", ["torchscript fp32", "torchscript bf16"])
 def test_the_engine_that_was_fastest_here_is_published(run, monkeypatch, winner):
     """No AMX: bf16 is slower. With AMX it is faster."""
-    monkeypatch.setattr(exporting, "has_bf16", lambda device: True)
+    monkeypatch.setattr(engine_choice, "has_bf16", lambda device: True)
     monkeypatch.setattr(
-        exporting, "time_interleaved", lambda calls: {n: 1.0 if n == winner else 2.0 for n in calls}
+        engine_choice,
+        "time_interleaved",
+        lambda calls: {n: 1.0 if n == winner else 2.0 for n in calls},
     )
     manifest = read_manifest(export(run, "torchscript"))
     assert f"{manifest['engine']} {manifest['precision']}" == winner
@@ -138,15 +141,15 @@ def test_the_engine_that_was_fastest_here_is_published(run, monkeypatch, winner)
 
 @on_cpu
 def test_a_second_export_takes_the_kept_measurement_and_gives_the_same_bytes(run, monkeypatch):
-    monkeypatch.setattr(exporting, "has_bf16", lambda device: True)
+    monkeypatch.setattr(engine_choice, "has_bf16", lambda device: True)
     first = export(run, "torchscript").read_bytes()
-    monkeypatch.setattr(exporting, "time_interleaved", None)  # measuring again would fail
+    monkeypatch.setattr(engine_choice, "time_interleaved", None)  # measuring again would fail
     assert export(run, "torchscript").read_bytes() == first
 
 
 @on_cpu
 def test_emulated_bf16_and_int8_are_never_candidates_of_auto(monkeypatch):
-    monkeypatch.setattr(exporting, "has_bf16", lambda device: False)
+    monkeypatch.setattr(engine_choice, "has_bf16", lambda device: False)
     for name in ("torchscript", "openvino", "onnx"):
         assert candidates(engine_kind(name), "auto") == ["fp32"]
 

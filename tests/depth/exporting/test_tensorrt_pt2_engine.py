@@ -13,8 +13,8 @@ from tests.depth.exporting.substitute_engine import ABI, compiled_substitute
 from tests.processes import run_python
 from zoerefine.base.errors import UserError
 from zoerefine.depth.exporting.bundle.bundle import load_bundle
+from zoerefine.depth.exporting.engine_choice import kinds_for_auto
 from zoerefine.depth.exporting.engine_kinds import engine_kind
-from zoerefine.depth.exporting.export import kinds_for_auto
 from zoerefine.depth.exporting.verify import compare_with_eager
 
 RUN = """

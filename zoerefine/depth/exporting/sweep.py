@@ -14,8 +14,9 @@ from zoerefine.base.registries import ENGINES
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.exporting.build import EngineBuilder
 from zoerefine.depth.exporting.bundle.bundle import Engine, load_bundle, read_manifest
+from zoerefine.depth.exporting.engine_choice import fastest, why
 from zoerefine.depth.exporting.engine_kinds import EngineKind, engine_kind, unmet_requirements
-from zoerefine.depth.exporting.export import fastest, publish, why
+from zoerefine.depth.exporting.export import publish
 from zoerefine.depth.exporting.verify import call_on_first, time_interleaved
 from zoerefine.lab.analysis.pictures.style import plain_style
 
