@@ -20,8 +20,9 @@ from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.machine.memory import keep_freed_memory
 from zoerefine.base.progress import say, warn
 from zoerefine.depth.data.cache import cache as store
-from zoerefine.depth.data.cache.packer import FramePacker, note_record, packing_code
-from zoerefine.depth.data.cache.partial import BROKEN_LIST, PartialCache, has_sources_of
+from zoerefine.depth.data.cache.changed_sources import has_sources_of, packing_code
+from zoerefine.depth.data.cache.packer import FramePacker, note_record
+from zoerefine.depth.data.cache.partial import BROKEN_LIST, PartialCache
 from zoerefine.depth.data.dataset import Dataset
 
 

@@ -1,53 +1,19 @@
 """From a frame's files to its record: what a data set is packed to, and how a frame is."""
 
-import ast
 import dataclasses
 import hashlib
-import os
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from inspect import getfile
-from pathlib import Path
 from typing import Any
 
-import cv2
-import numpy
 import numpy as np
-import PIL
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files import images
-from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.files.images import OrientationWarning
-from zoerefine.depth.data import depth_codec
 from zoerefine.depth.data.cache import cache as store
-from zoerefine.depth.data.cache import decode
+from zoerefine.depth.data.cache.changed_sources import frame_table, packing_code, sources_digest
 from zoerefine.depth.data.cache.decode import read_frame
 from zoerefine.depth.data.dataset import Dataset
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.networks.source import label_of, one_source
-
-MODULES = (decode, depth_codec, images)  # decide what a record holds
-LIBRARIES = (cv2, numpy, PIL)
-
-
-@cache
-def packing_code() -> str:
-    """A digest of the code and library versions that decide records, 16 hex digits.
-
-    Comments and line breaks do not count.
-    """
-    sources = [ast.unparse(ast.parse(Path(getfile(module)).read_bytes())) for module in MODULES]
-    versions = [f"{library.__name__} {library.__version__}" for library in LIBRARIES]
-    return digest_json([sources, [*versions, f"simplejpeg {jpeg_version()}"]])[:16]
-
-
-def jpeg_version() -> str:
-    """Of simplejpeg; "none" on a machine without it, which cannot pack JPEG files."""
-    try:
-        return version("simplejpeg")
-    except PackageNotFoundError:
-        return "none"
 
 
 class FramePacker:
@@ -83,16 +49,8 @@ class FramePacker:
             "source": str(dataset.root),
             **({"points": True} if has_points else {}),
         }
-        clips = [dataclasses.asdict(clip) for clip in dataset.clips]
-        sources = hashlib.sha256(self.frames["fingerprint"].tobytes()).hexdigest()
         self.pseudo = one_source(dataset.pseudo_sources, str(dataset.root))
-        facts: list[Any] = [store.SCHEMA, self.settings, clips, sources]
-        # What earlier versions did not know is left out where it says nothing: caches stay valid.
-        if self.pseudo.is_known:
-            facts.append(self.pseudo.as_json())
-        if not paths_tell_places(dataset):
-            facts.append([(frame.clip, frame.name) for frame in dataset.frames])
-        self.digest = digest_json(facts)[:16]
+        self.digest = sources_digest(dataset, self.frames, self.settings, self.pseudo)
         self.faults: dict[int, str] = {}
         self._orientation = OrientationWarning()
 
@@ -159,31 +117,6 @@ class FramePacker:
                 f"{broken} of {count} frames cannot be packed, more than DATA.MAX_BROKEN "
                 f"({self.max_broken:g} of them) allows; the first: {first}"
             )
-
-
-def frame_table(dataset: Dataset) -> np.ndarray:
-    """A row of `frame_dtype` for each frame, with the fingerprint of its files; none is packed."""
-    names = [frame.name.encode() for frame in dataset.frames]
-    table = np.zeros(len(names), store.frame_dtype(max(map(len, names), default=1)))
-    clips = {clip.name: number for number, clip in enumerate(dataset.clips)}
-    table["clip"] = [clips[frame.clip] for frame in dataset.frames]
-    table["name"] = names
-    table["fingerprint"] = dataset.fingerprints()
-    return table
-
-
-def paths_tell_places(dataset: Dataset) -> bool:
-    """Whether the pictures' paths, and the list of clips, tell each frame's clip and name.
-
-    Then the digest needs no more than the fingerprints. Names may have further zeros in front.
-    """
-    clips = {clip.name for clip in dataset.clips}
-    for frame in dataset.frames:
-        path = Path(os.path.relpath(frame.rgb, dataset.root))
-        told = clips.intersection(path.parts) if len(clips) > 1 else clips
-        if told != {frame.clip} or frame.name.lstrip("0") != path.stem.lstrip("0"):
-            return False
-    return True
 
 
 def record_digest(record: Any) -> bytes:

@@ -26,9 +26,9 @@ from zoerefine.base.files import atomic
 from zoerefine.base.machine.memory import aligned_empty
 from zoerefine.base.progress import bar, say, track
 from zoerefine.depth.data.cache import cache as store
-from zoerefine.depth.data.cache.packer import FramePacker, note_record, packing_code, record_digest
+from zoerefine.depth.data.cache.changed_sources import has_sources_of, packing_code
+from zoerefine.depth.data.cache.packer import FramePacker, note_record, record_digest
 
-SOURCES = ["clip", "name", "fingerprint"]  # columns that packing does not change
 FACTS = "partial.json"
 BROKEN_LIST = "broken.json"
 MIB = 2**20
@@ -256,12 +256,6 @@ class PartialCache:
         path = self.folder / BROKEN_LIST
         say(f"left out {len(broken)} broken frames, listed in {path}; the first: {texts[0]}")
         atomic.write_json(self.partial / BROKEN_LIST, texts)
-
-
-def has_sources_of(frames: np.ndarray, expected: np.ndarray) -> bool:
-    """Whether a frame table lists exactly these source files."""
-    same = frames.dtype == expected.dtype
-    return same and np.array_equal(frames[SOURCES], expected[SOURCES])
 
 
 def file_length(path: Path) -> int:
