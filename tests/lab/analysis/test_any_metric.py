@@ -53,11 +53,13 @@ def compared(folder, metric, maximize=False):
     return names, [dict(zip(header, row, strict=True)) for row in rows]
 
 
-def test_our_own_runs_are_compared_by_any_of_their_metrics(runs):
+def test_our_own_runs_are_compared_by_any_of_their_metrics(runs, tmp_path):
     runs.add("a", {"LR": 1e-3}, scenes=(0.1,), parameters=2000)
     runs.add("b", {"LR": 1e-2}, scenes=(0.2,), parameters=1000)
     for name, best in (("test.refined.abs_rel", "lr 0.001"), ("parameters", "lr 0.01")):
         assert compared(runs.folder, name)[0][0] == best
+        analyze([str(runs.folder)], tmp_path / name, metrics=[name])
+        assert groups_of(tmp_path / name)[0] == best
 
 
 def test_several_metrics_have_a_folder_each(foreign, tmp_path):

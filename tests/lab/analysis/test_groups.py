@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from tests.tables import csv_rows
 from zoerefine.base.config import defaults
 from zoerefine.lab.analysis.analyze import analyze
 from zoerefine.lab.analysis.group_names import _unique
@@ -257,6 +258,31 @@ def test_runs_that_were_measured_on_other_data_or_scenes_are_marked(runs, other,
     text = " ".join(captions.facts(collection, make_groups(collection.runs, measure), measure))
     assert words in text
     assert ("NOT COMPARABLE" in text) == bool(words)
+
+
+def test_every_file_marks_runs_that_were_measured_on_other_data(runs, tmp_path):
+    for seed in range(4):
+        for number, digest in enumerate(("d1", "d1", "d2")):
+            value = 0.1 * (3 - number) + 0.001 * seed
+            runs.add(f"{number}-{seed}", {"LR": 10.0**-number}, (value,) * 6, seed,
+                     data_digest=digest)  # fmt: skip
+    analyze([str(runs.folder)], tmp_path / "out")
+    mark = "NOT COMPARABLE: different data"
+    for name in ("groups.csv", "scenes.csv"):
+        assert {row["note"] for row in csv_rows(tmp_path / "out" / name)} == {mark}, name
+    for name in ("tables.md", "tables.tex"):
+        text = (tmp_path / "out" / name).read_text()
+        assert mark in text and "**" not in text and "textbf" not in text, name
+    differences = csv_rows(tmp_path / "out" / "differences.csv")
+    found = {(row["first"], row["second"]): row for row in differences}
+    other = "no conclusion: measured on different data"
+    for pair in (("lr 0.01", "lr 0.1"), ("lr 0.01", "lr 1")):
+        row = found[pair]
+        assert (row["verdict"], row["scenes_verdict"], row["p"], row["scenes_p_adjusted"]) == (
+            other, other, "", ""
+        )  # fmt: skip
+    alike = found["lr 0.1", "lr 1"]  # the one test, so that it is adjusted for no other
+    assert (alike["verdict"], alike["p_adjusted"]) == ("the first is better", alike["p"])
 
 
 @pytest.mark.parametrize(

@@ -91,12 +91,20 @@ def not_comparable(runs: Sequence[Run], measure: Measure) -> str:
     if len({str(run.results.get("data_digest")) for run in measured}) > 1:
         return "data"
     split = measure.metric.partition(".")[0] if measure.metric else measure.split
+    if split not in ("val", "test"):
+        return ""
     found = Measure(split)
     if len({frozenset(found.scenes(run)) for run in measured} - {frozenset()}) > 1:
         return found.place
     errors = [error for run in measured if (error := found.pseudo(run)) is not None]
     differ = errors and max(errors) - min(errors) > SAME_ERROR * max(errors)
     return f"pixels of the {found.place}" if differ else ""
+
+
+def not_comparable_note(groups: Sequence["RunGroup"], measure: Measure) -> str:
+    """The mark of tables; empty where the runs can be compared."""
+    other = not_comparable([run for group in groups for run in group.runs], measure)
+    return f"NOT COMPARABLE: different {other}" if other else ""
 
 
 def choose_measure(runs: Sequence[Run]) -> Measure:

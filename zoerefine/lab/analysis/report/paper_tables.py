@@ -6,7 +6,7 @@ from pathlib import Path
 from unicodedata import category
 
 from zoerefine.base.files.atomic import write_text
-from zoerefine.lab.analysis.groups import Measure, RunGroup
+from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable_note
 from zoerefine.lab.analysis.statistics.comparisons import Difference
 from zoerefine.lab.analysis.statistics.significance import CONFIDENCE, ENOUGH_RUNS, ESTIMATOR
 
@@ -24,11 +24,12 @@ MARKDOWN = {letter: f"\\{letter}" for letter in r"\`*_{}[]()#+-.!|~<>&$"}
 
 @dataclass(frozen=True)
 class Table:
-    """A table as texts; the best group comes first."""
+    """A table as texts; the best group comes first. It is bold where all can be compared."""
 
     header: list[str]
     rows: list[list[str]]
     caption: str
+    has_best: bool
 
 
 def write_tables(
@@ -66,7 +67,9 @@ def paper_table(
     for group in scored[:LONGEST]:
         one = [group.label, str(len(group.scores)), mean_text(group)]
         rows.append([*one, *comparison_texts(group, beside, found)])
-    return Table(header, rows, caption(beside, measure, len(scored)))
+    note = not_comparable_note(groups, measure)
+    text = " ".join([*([f"{note}."] if note else []), caption(beside, measure, len(scored))])
+    return Table(header, rows, text, bool(rows) and not note)
 
 
 def mean_text(group: RunGroup) -> str:
@@ -121,7 +124,7 @@ def caption(beside: RunGroup | None, measure: Measure, groups: int) -> str:
 def as_latex(table: Table) -> str:
     """A `table` environment for the package booktabs."""
     rows = [[escaped(cell, LATEX, as_ascii) for cell in row] for row in table.rows]
-    if rows:
+    if table.has_best:
         rows[0][2] = rf"\textbf{{{rows[0][2]}}}"
     header = " & ".join(escaped(name, LATEX, as_ascii) for name in table.header)
     lines = [
@@ -158,7 +161,7 @@ def latex_figure(text: str, wide: bool) -> str:
 def as_markdown(table: Table) -> str:
     """A table as GitHub shows it."""
     rows = [[escaped(cell, MARKDOWN, str) for cell in row] for row in table.rows]
-    if rows:
+    if table.has_best:
         rows[0][2] = f"**{rows[0][2]}**"
     lines = [table.header, ["---", *["---:"] * (len(table.header) - 1)], *rows]
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -10,7 +10,13 @@ from typing import Any
 from zoerefine.base import registries
 from zoerefine.base.errors import counted
 from zoerefine.base.files.atomic import replacing
-from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable, same_metrics_note
+from zoerefine.lab.analysis.groups import (
+    Measure,
+    RunGroup,
+    not_comparable,
+    not_comparable_note,
+    same_metrics_note,
+)
 from zoerefine.lab.analysis.pictures.captions import pseudo_label
 from zoerefine.lab.analysis.report.page_pictures import ExampleFrame
 from zoerefine.lab.analysis.statistics.comparisons import (
@@ -78,10 +84,11 @@ def cell(value: Any) -> Any:
 
 def group_rows(groups: Sequence[RunGroup], measure: Measure) -> tuple[list[str], list[list[Any]]]:
     """Header, and per group the mean over seeds with its interval, and the pseudo depth's mean."""
-    header = ["group", "runs", "scored", "mean", "low", "high", "pseudo"]
+    header = ["group", "runs", "scored", "mean", "low", "high", "pseudo", "note"]
+    note = not_comparable_note(groups, measure)
     rows = [
         [g.label, len(g.runs), len(g.scores), g.mean if g.scored else None,
-         *(g.interval or (None, None)), pseudo_mean(g, measure)]
+         *(g.interval or (None, None)), pseudo_mean(g, measure), note]
         for g in groups
     ]  # fmt: skip
     return header, rows
@@ -108,7 +115,11 @@ def difference_rows(differences: Sequence[Difference]) -> tuple[list[str], list[
 
 
 def scene_rows(groups: Sequence[RunGroup], measure: Measure) -> tuple[list[str], list[list[Any]]]:
-    """Header, and per scene the pseudo depth's mean score and each group's."""
+    """Header, and per scene the pseudo depth's mean score and each group's.
+
+    Groups that cannot be compared have a note in each row.
+    """
+    note = [text] if (text := not_comparable_note(groups, measure)) else []
     scored = [group for group in groups if group.scored]
     runs = [run for group in scored for run in group.scored]
     scenes = common_scenes(runs, measure)
@@ -117,8 +128,9 @@ def scene_rows(groups: Sequence[RunGroup], measure: Measure) -> tuple[list[str],
     for column, scene in enumerate(scenes):
         before = [values[scene] for values in pseudo if scene in values]
         means = [scene_scores(group.scored, measure, scenes)[:, column].mean() for group in scored]
-        rows.append([scene, sum(before) / max(1, len(before)), *map(float, means)])
-    return ["scene", "pseudo", *(group.label for group in scored)], rows
+        rows.append([scene, sum(before) / max(1, len(before)), *map(float, means), *note])
+    header = ["scene", "pseudo", *(group.label for group in scored)]
+    return [*header, *(["note"] if note else [])], rows
 
 
 @dataclass(frozen=True)

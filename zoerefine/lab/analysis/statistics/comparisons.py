@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from zoerefine.lab.analysis.groups import Measure, RunGroup
+from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable
 from zoerefine.lab.analysis.statistics.significance import (
     ALPHA,
     ENOUGH_RUNS,
@@ -32,7 +32,8 @@ class Difference:
         interval: of the difference (Welch).
         probability: the share of pairs of runs in which the first group's is better.
         p, p_adjusted: of the permutation test, alone and for all tests (Holm).
-        verdict: the comparison of seeds in words: whether it holds for other trainings.
+        verdict: the comparison of seeds in words: whether it holds for other trainings. Without a
+            conclusion it says why, and so does `scenes_verdict`.
         scenes_won: the scenes, of `scenes`, on which the first group's mean is better.
         paired: interval of the mean difference by scene.
         scenes_p_adjusted: of the test by scene (see `scene_tests`), for all such tests (Holm).
@@ -58,12 +59,13 @@ class Difference:
 
 
 Pair = tuple[RunGroup, RunGroup]
+OTHER = "no conclusion: measured on different "
 
 
 def compare_groups(
     groups: Sequence[RunGroup], measure: Measure, baseline: RunGroup | None = None
 ) -> list[Difference]:
-    """Every pair of groups with scores; pairs with enough finished seeds are tested.
+    """Every pair of groups with scores; comparable ones with enough finished seeds are tested.
 
     Args:
         baseline: only pairs of a group and this one, which comes second. Fewer tests need fewer
@@ -73,10 +75,14 @@ def compare_groups(
     pairs = list(combinations(scored, 2))
     if baseline is not None:
         pairs = [(group, baseline) for group in scored if group is not baseline]
+    faults = comparison_faults(pairs, measure)
     tested = [
         (a, b)
-        for a, b in pairs
-        if min(len(a.scores), len(b.scores)) >= ENOUGH_RUNS and a.is_finished and b.is_finished
+        for (a, b), fault in zip(pairs, faults, strict=True)
+        if not fault
+        and min(len(a.scores), len(b.scores)) >= ENOUGH_RUNS
+        and a.is_finished
+        and b.is_finished
     ]
     p_values = [permutation_p(a.scores, b.scores) for a, b in tested]
     tests = {
@@ -86,11 +92,20 @@ def compare_groups(
         )
         for (a, b), p, adjusted in zip(tested, p_values, holm(p_values), strict=True)
     }  # fmt: skip
-    by_scene = scene_tests(pairs, measure)
+    by_scene = scene_tests(pairs, faults, measure)
     return [
         _difference(a, b, tests.get((a.label, b.label)), scene_test)
         for (a, b), scene_test in zip(pairs, by_scene, strict=True)
     ]
+
+
+def comparison_faults(pairs: Sequence[Pair], measure: Measure) -> list[str]:
+    """Why two groups cannot be compared at all, by pair; empty where they can."""
+    runs = {run.path: run for pair in pairs for group in pair for run in group.scored}
+    if not not_comparable(list(runs.values()), measure):  # nor has any pair a fault
+        return [""] * len(pairs)
+    found = (not_comparable([*a.scored, *b.scored], measure) for a, b in pairs)
+    return [other and f"{OTHER}{other}" for other in found]
 
 
 @dataclass(frozen=True)
@@ -99,15 +114,19 @@ class SceneTest:
 
     Attributes:
         differences: first minus second, of the means over seeds, float64 [scenes].
-        p_adjusted: None with fewer than ENOUGH_SCENES scenes.
+        p_adjusted: None with a fault, or fewer than ENOUGH_SCENES scenes.
+        fault: of `comparison_faults`.
     """
 
     differences: np.ndarray
     p_adjusted: float | None = None
+    fault: str = ""
 
     @property
     def verdict(self) -> str:
         """The outcome in words. AbsRel is compared by scene: lower is better."""
+        if self.fault:
+            return self.fault
         if self.p_adjusted is None:
             return f"no conclusion: {len(self.differences)} of at least {ENOUGH_SCENES} scenes"
         better = favoured(mean_interval(self.differences))
@@ -116,7 +135,7 @@ class SceneTest:
         return f"the {better} is better"
 
 
-def scene_tests(pairs: Sequence[Pair], measure: Measure) -> list[SceneTest]:
+def scene_tests(pairs: Sequence[Pair], faults: Sequence[str], measure: Measure) -> list[SceneTest]:
     """Each pair compared scene by scene, by exchange of the two groups in each scene.
 
     A scene counts once, with the mean over seeds, so that frames and seeds of a scene are not
@@ -128,9 +147,9 @@ def scene_tests(pairs: Sequence[Pair], measure: Measure) -> list[SceneTest]:
         scenes = common_scenes([*a.scored, *b.scored], measure)
         first, second = (scene_scores(group.scored, measure, scenes).mean(0) for group in (a, b))
         found.append(first - second)
-    large = [number for number, one in enumerate(found) if len(one) >= ENOUGH_SCENES]
+    large = [n for n, one in enumerate(found) if len(one) >= ENOUGH_SCENES and not faults[n]]
     adjusted = dict(zip(large, holm([sign_flip_p(found[i]) for i in large]), strict=True))
-    return [SceneTest(one, adjusted.get(number)) for number, one in enumerate(found)]
+    return [SceneTest(one, adjusted.get(n), faults[n]) for n, one in enumerate(found)]
 
 
 @dataclass(frozen=True)
@@ -147,7 +166,7 @@ def _difference(a: RunGroup, b: RunGroup, test: Test | None, by_scene: SceneTest
     lack = f"{min(len(a.scores), len(b.scores))} of at least {ENOUGH_RUNS} seeds"
     if not (a.is_finished and b.is_finished):
         lack = "no run of a group finished"
-    test = test or Test(f"no conclusion: {lack}")
+    test = test or Test(by_scene.fault or f"no conclusion: {lack}")
     return Difference(
         first=a.label,
         second=b.label,
@@ -205,7 +224,8 @@ def seeds_note(groups: Sequence[RunGroup], differences: Sequence[Difference]) ->
     groups can then reach ALPHA, no data could make a difference significant.
     """
     seeds = {group.label: len(group.scores) for group in groups}
-    pairs = [(seeds[one.first], seeds[one.second]) for one in differences]
+    comparable = [one for one in differences if not one.verdict.startswith(OTHER)]
+    pairs = [(seeds[one.first], seeds[one.second]) for one in comparable]
     tested = [pair for pair in pairs if min(pair) >= ENOUGH_RUNS]
     if not pairs or any(smallest_p(n, m) * len(tested) <= ALPHA for n, m in tested):
         return ""
