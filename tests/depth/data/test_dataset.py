@@ -21,6 +21,7 @@ from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.data.layouts.readers import open_dataset, stated_encoding
 from zoerefine.depth.data.networks.add_pseudo import CAMERA, add_pseudo_depth
+from zoerefine.depth.infer.sources import open_source
 
 DEPTH = np.full((6, 8), 2000, np.uint16)
 DEPTH[0, 0] = 0
@@ -101,6 +102,16 @@ def test_a_frames_csv_lists_frames_anywhere_with_a_scene_for_each_clip(world, tm
     caches = [build_cache(open_dataset(root), 24, 32, tmp_path) for root in (world, tmp_path)]
     np.testing.assert_array_equal(*(cache.read(5)["depth"] for cache in caches))
     assert caches[0].depth_scale == pytest.approx(caches[1].depth_scale)
+
+
+def test_frames_of_a_clip_come_in_the_order_of_the_numbers_in_their_names(listed):
+    """As `infer` takes them: flicker and clips' order are of frames that follow one another."""
+    in_time = ["a0", "a1", "a1.15", "a1.2", "a9", "a10", "a11"]
+    folder = listed(HEADER, *(f"k,{name}.png,d.png,z.png" for name in sorted(in_time)))
+    for name in in_time:
+        write_png(folder / f"{name}.png", RGB)
+    assert [frame.name for frame in open_dataset(folder).frames] == in_time
+    assert list(open_source(str(folder)).names) == ["a", *in_time, "d", "z"]
 
 
 def test_16_bit_depth_is_in_millimetres_unless_its_unit_is_stated(listed):

@@ -85,6 +85,12 @@ def test_tum_recordings_below_one_folder_are_a_clip_and_a_scene_each(tum):
     assert readers.stated_encoding(root / "office" / "depth") == TUM
 
 
+def test_tum_frames_come_in_the_order_of_their_times(tum):
+    folder = tum(pictures=("10.00", "9.00", "100.00"), depths=("10.01", "9.01", "100.01"))
+    frames = readers.open_dataset(folder).frames
+    assert [frame.name for frame in frames] == ["9.00", "10.00", "100.00"]
+
+
 def test_tum_files_without_a_partner_are_listed_and_never_used(tum):
     folder = tum(pictures=("1", "2", "3"), depths=("1.021", "2.02", "9"), pseudo=("7",))
     dataset = readers.open_dataset(folder)

@@ -2,8 +2,10 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -75,7 +77,7 @@ class Dataset:
         label: what the data are, for messages and reports.
         pseudo_label: what the pseudo depth is called where no pseudo.json names its network.
         depth_encoding: of all its true depth files.
-        frames: sorted by scene, clip and name.
+        frames: by scene and clip; in a clip in the order of their times.
         clips: all clips of the frames.
         unpaired: a line for each file that belongs to no frame.
     """
@@ -127,6 +129,17 @@ def file_state(path: Path) -> tuple[int, ...]:
     except OSError:  # packing the frame says what is wrong with it
         return 0, 0, 0, 0
     return found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns
+
+
+def in_order(frames: Iterable[Frame]) -> tuple[Frame, ...]:
+    """Frames by scene and clip; within a clip by name, with numbers by their value: 9 before 10."""
+    return tuple(sorted(frames, key=lambda f: (f.scene, f.clip, *number_order(f.name))))
+
+
+def number_order(name: str) -> tuple[list[str | Decimal], str]:
+    """A key that sorts names by the values of the numbers in them: 9 before 10, .15 before .2."""
+    parts = re.split(r"([0-9]+(?:\.[0-9]+)?)", name)
+    return [Decimal(part) if number % 2 else part for number, part in enumerate(parts)], name
 
 
 def select(

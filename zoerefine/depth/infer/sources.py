@@ -6,7 +6,6 @@ whose output is kept in files.
 
 import glob
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +26,7 @@ from zoerefine.base.files.images import (
 )
 from zoerefine.base.progress import say
 from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.dataset import number_order
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
 from zoerefine.depth.data.intrinsics import Cameras
 from zoerefine.depth.data.layouts.readers import stated_intrinsics
@@ -253,10 +253,8 @@ def by_name(label: str, root: Path, paths: Iterable[Path]) -> dict[str, Path]:
 
 
 def in_order(path: Path) -> tuple[object, ...]:
-    """A key that sorts files by folder, then by name, with numbers by their value: 9 before 10."""
-    folder, name = (re.split("([0-9]+)", text) for text in (str(path.parent), path.stem))
-    numbers = ([int(p) if n % 2 else p for n, p in enumerate(parts)] for parts in (folder, name))
-    return *numbers, path
+    """A key that sorts files by folder, then by name, with numbers by their value."""
+    return number_order(str(path.parent)), number_order(path.stem), path
 
 
 def is_picture(path: Path) -> bool:

@@ -22,7 +22,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError, number
 from zoerefine.base.files.atomic import replacing
 from zoerefine.base.files.images import read_values
-from zoerefine.depth.data.dataset import Clip, Dataset, Frame
+from zoerefine.depth.data.dataset import Clip, Dataset, Frame, in_order
 from zoerefine.depth.data.depth_codec import MILLIMETRES, DepthEncoding
 from zoerefine.depth.data.intrinsics import Intrinsics, checked_intrinsics
 from zoerefine.depth.data.layouts.recordings import read_text, refuse_doubled, refuse_misspelt
@@ -62,7 +62,7 @@ def read(root: Path) -> Dataset:
         label=f"real frames listed in {root.name}/{MARK}",
         pseudo_label="pseudo depth",
         depth_encoding=_encoding(root, units, frames),
-        frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
+        frames=in_order(frames),
         clips=tuple(clips[name] for name in sorted(clips)),
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import picture_size
-from zoerefine.depth.data.dataset import Clip, Dataset, Frame
+from zoerefine.depth.data.dataset import Clip, Dataset, Frame, in_order
 from zoerefine.depth.data.depth_codec import HABITATDYN
 from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts.recordings import files_by_stem, read_text, without_picture
@@ -54,7 +54,7 @@ def read(root: Path) -> Dataset:
         label="synthetic world (HabitatDyn's layout, not its data)" if synthetic else "HabitatDyn",
         pseudo_label="synthetic pseudo depth" if synthetic else "ZoeDepth",
         depth_encoding=HABITATDYN,
-        frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
+        frames=in_order(frames),
         clips=_clips(root, [folder.name for folder in folders]),
         unpaired=tuple(unpaired),
     )

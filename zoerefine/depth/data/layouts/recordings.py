@@ -65,7 +65,7 @@ class Recordings:
 
     Attributes:
         marks: what a folder must contain to be a recording.
-        read_recording: its frames, and a line for each file without a partner.
+        read_recording: its frames by their times, and a line for each file without a partner.
     """
 
     MARK: str
@@ -91,7 +91,7 @@ class Recordings:
             label=self.label,
             pseudo_label="pseudo depth",
             depth_encoding=self.depth_encoding,
-            frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip, f.name))),
+            frames=tuple(sorted(frames, key=lambda f: (f.scene, f.clip))),
             clips=tuple(Clip(name, scene) for name, scene in clips),
             unpaired=tuple(unpaired),
         )

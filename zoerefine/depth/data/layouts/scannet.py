@@ -34,7 +34,7 @@ def scene_of(recording: str) -> str:
 
 
 def read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
-    """Its frames, and a line for each file without a partner.
+    """Its frames by their numbers, and a line for each file without a partner.
 
     Raises `UserError` for two frames of one number, such as 1 and 01.
     """
@@ -66,7 +66,9 @@ def read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
     alone = [
         f"{path} has no depth file {stem}.png" for stem, path in rgb.items() if stem not in depth
     ]
-    return frames, alone + recordings.without_picture(rgb, RGB, depth, pseudo)
+    return sorted(frames, key=lambda frame: frame.name), alone + recordings.without_picture(
+        rgb, RGB, depth, pseudo
+    )
 
 
 def _intrinsics(path: Path) -> Intrinsics | None:

@@ -72,14 +72,14 @@ def associate(
 
 
 def read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
-    """Its frames, and a line for each file without a partner."""
+    """Its frames by their times, and a line for each file without a partner."""
     pictures = _entries(recording / RGB_LIST)
     depths, listed = _entries(recording / DEPTH_LIST), _entries(recording / PSEUDO_LIST)
     depth_of, pseudo_of = (_partners(pictures, others) for others in (depths, listed))
     named = recordings.files_by_stem(recording / recordings.PSEUDO, ".png")
     intrinsics = _intrinsics(recording / INTRINSICS)
     frames: dict[str, Frame] = {}
-    for picture, depth in depth_of.items():
+    for picture, depth in sorted(depth_of.items(), key=lambda pair: pair[0].time_ns):
         pseudo = pseudo_of.get(picture)
         name = picture.path.stem
         if name in frames:
