@@ -18,6 +18,7 @@ from torch import Tensor
 
 from zoerefine.depth.points.conformal import quantile
 from zoerefine.depth.points.gaussian_process import LOCAL, NOISE, SCALE, Process, kernel
+from zoerefine.depth.points.outliers import agreeing
 from zoerefine.depth.points.spread import depth_levels, grid_places, interpolated
 
 GRID = 12, 16, 8  # rows, columns, depths where the variance is computed
@@ -41,7 +42,7 @@ def band(depth_m: Tensor, points: Tensor) -> Tensor:
         points: float32 [1, N, 4], as `spread` takes them, N at least 1.
     """
     process = Process.of(depth_m, points)
-    agree = process.agreeing()
+    agree = agreeing(process)
     factor = quantile(scores(depth_m, process, agree), OTHER_SCORES, OTHERS)
     return factor * deviation(depth_m, process, agree)
 

@@ -1,4 +1,4 @@
-"""The Gaussian process of predicted depth at a few metric points, and which of them are outliers.
+"""The Gaussian process of predicted depth at a few metric points.
 
 The logarithm of true depth / predicted depth is a Gaussian process over the picture and the
 predicted depth: the value at a pixel is like those of points that are near in the picture and at a
@@ -7,10 +7,6 @@ similar depth. With points i at x, y (in units of the longer side) and log depth
     k(i, j) = SCALE^2 + LOCAL^2 exp(-|x_i - x_j| / L) exp(-|y_i - y_j| / L) exp(-|z_i - z_j| / L)
 
 The first term is an error of scale of the whole picture, the second one of a surface or object.
-
-Outliers: a point counts as one if it differs by more than OUTLIER standard deviations from what
-the others predict for it (leave-one-out; Rasmussen and Williams, Gaussian Processes for Machine
-Learning, eq. 5.12).
 """
 
 from dataclasses import dataclass
@@ -26,8 +22,6 @@ SCALE = 0.6  # standard deviation of the log error of a whole picture
 LOCAL = 0.25  # of the part that differs within a picture
 LENGTH = 0.5  # of the kernel: of the longer side, and of log depth
 NOISE = 0.05  # standard deviation of a point's log depth, beside its own sigma
-OUTLIER = 2.5
-OUTLIER_ROUNDS = 3
 IGNORED = 1e4  # the noise of a point that does not count
 NEAREST_M = 1e-2  # predicted depth below this counts as this
 
@@ -133,19 +127,6 @@ class Process:
         weights[others] = 0.0
         return weights[None], deviation[None]
 
-    def agreeing(self) -> Tensor:
-        """The points that agree with the others, bool [B, N].
-
-        Each round predicts every point from the others that agreed in the round before, so a point
-        that was taken for an outlier because of one may return. At least half of all stay.
-        """
-        agree = self.there
-        for _ in range(OUTLIER_ROUNDS):
-            deviation = self.deviation(agree)
-            median = nan_median(torch.where(self.there, deviation, torch.nan))
-            agree = self.there & (deviation <= median.nan_to_num(0.0).clamp(min=OUTLIER))
-        return agree
-
 
 def places(points: Tensor, depth_m: Tensor) -> tuple[Tensor, Tensor]:
     """Rows and columns of points in units of the picture's longer side, [B, N] each."""
@@ -168,13 +149,3 @@ def kernel(a: Tensor, b: Tensor, length: float = LENGTH) -> Tensor:
 def pairs(chosen: Tensor) -> Tensor:
     """Where both points of a pair are chosen: bool [B, N] to [B, N, N]."""
     return chosen[:, :, None] & chosen[:, None, :]
-
-
-def nan_median(values: Tensor) -> Tensor:
-    """The median [B, 1] of each row [B, N] without its NaN: `Tensor.nanmedian`, bit by bit.
-
-    On a GPU torch has no deterministic one.
-    """
-    ordered = values.sort(1).values  # NaN come last
-    middle = ((~ordered.isnan()).sum(1, keepdim=True) - 1) // 2
-    return ordered.gather(1, middle.clamp(min=0))

@@ -1,9 +1,9 @@
 """Spread what a few metric points say over a whole picture, without any training.
 
-`gaussian_process.py` says which process it is, and which points are outliers. Its mean at a pixel
-is a weighted sum over the points (Rasmussen and Williams, Gaussian Processes for Machine Learning,
-eq. 2.25). The kernel is a product over x, y and z, so it is computed on a coarse grid over the
-three by matrix products, and interpolated at the pixels.
+`gaussian_process.py` says which process it is, `outliers.py` which points do not count. Its mean at
+a pixel is a weighted sum over the points (Rasmussen and Williams, Gaussian Processes for Machine
+Learning, eq. 2.25). The kernel is a product over x, y and z, so it is computed on a coarse grid
+over the three by matrix products, and interpolated at the pixels.
 
 Points are spread twice: what they still say of the corrected depth is spread again ("twicing",
 Tukey 1977, Exploratory Data Analysis, ch. 16). With a refiner that takes points, the refiner is
@@ -29,6 +29,7 @@ from zoerefine.depth.points.gaussian_process import (
     at_points,
     kernel,
 )
+from zoerefine.depth.points.outliers import agreeing
 
 GRID = 24, 32, 16  # rows, columns, depths
 KNOWN_LENGTH = 0.1  # of the longer side: how far a point makes depth known
@@ -125,7 +126,7 @@ class Spreading:
     def of(cls, depth_m: Tensor, points: Tensor) -> "Spreading":
         """Solve the Gaussian process for the points."""
         process = Process.of(depth_m, points)
-        agree = process.agreeing()
+        agree = agreeing(process)
         weights = process.weights(agree)
         change = field(depth_m, process.rows, process.columns, process.log_m, weights)
         return cls(depth_m * change.exp(), change, process, agree)

@@ -14,7 +14,7 @@ from zoerefine.base.config_roles import SEED
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.lab.analysis.group_names import group_names, shortened
-from zoerefine.lab.analysis.statistics.significance import estimate, mean_interval, pareto_front
+from zoerefine.lab.analysis.statistics.intervals import estimate, mean_interval
 from zoerefine.lab.launch.record.results import is_time
 from zoerefine.lab.runs.record import CODE, Curve, Run, differing_keys
 
@@ -298,3 +298,14 @@ def parameters_millions(run: Run) -> float | None:
     """Size of the network."""
     count = run.result("parameters")
     return None if count is None else count / 1e6
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Indices of the points (cost, score) that no other beats in both, by rising cost."""
+    front: list[int] = []
+    best = np.inf
+    for index in sorted(range(len(points)), key=lambda i: points[i]):
+        if points[index][1] < best:
+            best = points[index][1]
+            front.append(index)
+    return front
