@@ -81,6 +81,17 @@ def test_the_only_metric_is_taken_and_values_that_are_not_finite_have_no_place(f
     assert [row["scored"] for row in csv_rows(tmp_path / "out" / "groups.csv")] == ["1", "0"]
 
 
+def test_seeds_that_are_no_integers_are_seeds_too(foreign, tmp_path, capsys):
+    for number, seed in enumerate(("1", "2", 3.5, [4, 5])):
+        foreign(f"a{number}", {"LR": 1, "SEED": seed}, [{"acc": 0.5}])
+    analyze([str(tmp_path / "runs")], tmp_path / "out")
+    assert "4 runs have exactly the same metrics; does the script read SEED?" in (
+        capsys.readouterr().err
+    )
+    rows = csv_rows(tmp_path / "out" / "runs.csv")
+    assert [row["seed"] for row in rows] == ["1", "2", "3.5", "[4, 5]"]
+
+
 def test_verdicts_follow_the_direction(foreign, tmp_path):
     for seed in range(5):
         foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"acc": 0.5 + seed / 100}])

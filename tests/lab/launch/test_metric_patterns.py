@@ -58,6 +58,23 @@ def test_a_pattern_finds_metrics_in_a_finished_run(job, gate, command, tmp_path)
     assert "not a regular expression" in refused.stderr
 
 
+def test_a_finished_run_takes_the_patterns_and_refuses_no_word_of_the_same_command(
+    job, gate, command, tmp_path
+):
+    gate.open()
+    command(*job, "--metric-pattern", r"Loss: (\S+)")
+    done = command(*job, "--metric-pattern", r"score (\S+)", "--left-limit", "20").stderr
+    assert "latest" not in done and "its metrics are now those of this --metric-pattern" in done
+    assert "is finished: nothing to do" in done
+    assert "--left-limit was 10" in done
+    shown = command("show", "runs/fit/latest").stdout
+    assert "0.75" in shown and "Loss" not in shown.split("launched with")[0]
+    quiet = command(*job).stderr  # the options that are not given stay as they were
+    assert "metric-pattern" not in quiet and "left-limit" not in quiet
+    recorded = json.loads((tmp_path / "runs/fit/latest/provenance.json").read_text())
+    assert recorded["metric_patterns"] == [r"score (\S+)"]
+
+
 def test_values_of_a_killed_attempt_do_not_count(job, gate, command, tmp_path, wait_until):
     words = [*job, "--metric-pattern", r"score (\S+)"]
     running = subprocess.Popen([sys.executable, "-m", "zoerefine", *words], cwd=tmp_path)

@@ -27,7 +27,9 @@ from zoerefine.lab.launch.git.commands import commit_tree
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.job import (
     CONFIG_WORD,
+    GIB,
     IN_PLACE,
+    LIMIT_BYTES,
     NO_CONFIG,
     Job,
     fill_in,
@@ -94,7 +96,7 @@ def start(
     node = node_of(run, plan.job.processes)
     own = node.own
     refuse_another_job(plan, own)
-    if left.pending_workspace(own) is None and is_finished(run):
+    if left.pending_workspace(own) is None and is_finished(run, plan.job):
         return 0
     with ExitStack() as stack:
         stack.enter_context(node.taking_part())
@@ -102,7 +104,7 @@ def start(
         run_lock = stack.enter_context(wait_for_lock(own, patient=node.place.nodes > 1))
         stack.enter_context(leaving_nothing_unless_started(own, plan.input_name, had_lock))
         left.complete_collection(own)
-        if is_finished(run):  # by the process that held the lock
+        if is_finished(run, plan.job):  # by the process that held the lock
             return 0
         source = (plan.address, plan.mirror, plan.commit, plan.changes, plan.home)
         place = stack.enter_context(workspace(*source, own.path))
@@ -156,12 +158,30 @@ def working_folder(job: Job, workspace: Path, run: RunDir) -> Path:
     return folders[job.cwd]
 
 
-def is_finished(run: RunDir) -> bool:
-    """Whether a run is finished; if so, says it."""
-    finished = run.status().state == "finished"
-    if finished:
-        say(f"{run.path} is finished: nothing to do")
-    return finished
+def is_finished(run: RunDir, job: Job) -> bool:
+    """Whether a run is finished; if so, says it, and what becomes of options of the job that make
+    it no other job.
+    """
+    if run.status().state != "finished":
+        return False
+    say(f"{run.path} is finished: nothing to do")
+    if job.metric_patterns and take_patterns(run, job.metric_patterns):
+        say(f"{run.path}: its metrics are now those of this --metric-pattern")
+    limit_bytes = run.recorded().get("left_limit_bytes", LIMIT_BYTES)
+    if job.left_limit_bytes not in (LIMIT_BYTES, limit_bytes):
+        say(f"{run.path}: --left-limit was {limit_bytes / GIB:g}; --again runs it with another one")
+    return True
+
+
+def take_patterns(run: RunDir, patterns: Sequence[str]) -> bool:
+    """Record other metric patterns in a run that has ended; returns whether they are others."""
+    from zoerefine.lab.runs.metrics import recorded_patterns  # late: it needs regex
+
+    recorded = run.recorded()
+    differ = bool(recorded) and recorded_patterns(recorded) != tuple(patterns)
+    if differ:
+        provenance.add(run, metric_patterns=list(patterns))
+    return differ
 
 
 def job_words(plan: LaunchPlan, run: RunDir, workspace: Path) -> list[str]:

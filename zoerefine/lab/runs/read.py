@@ -65,7 +65,7 @@ def read_foreign_run(
         state=run.status().state,
         settings=settings,
         group=digest_json(settings)[:8],
-        seed=seed if isinstance(seed, int) else None,
+        seed=json.dumps(seed) if isinstance(seed, list | dict) else seed,
         curve=None,
         results={},
         provenance=recorded,

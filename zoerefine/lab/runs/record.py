@@ -92,7 +92,7 @@ class Run:
     Attributes:
         settings: of its config, and `origin_settings`.
         group: digest of all that decides the result but the seed.
-        seed: None where it is not known.
+        seed: None where it is not known. That of another repository's script may be a text.
         is_foreign: another repository's script wrote it.
         finals: final values of metrics by name.
         curves: of the metrics that are compared.
@@ -103,7 +103,7 @@ class Run:
     state: str
     settings: dict[str, Any]
     group: str
-    seed: int | None
+    seed: int | float | str | None
     curve: Curve | None
     results: dict[str, Any]
     provenance: dict[str, Any]

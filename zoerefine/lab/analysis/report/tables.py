@@ -139,7 +139,7 @@ class RunCurve:
 
     group: str
     run: str
-    seed: int | None
+    seed: int | float | str | None
     curve: Curve
 
 

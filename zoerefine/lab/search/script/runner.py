@@ -9,19 +9,17 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from zoerefine.base.errors import KILLED, UserError
-from zoerefine.base.files.atomic import write_json
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import differing
 from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
-from zoerefine.lab.launch.launcher import start
+from zoerefine.lab.launch.launcher import start, take_patterns
 from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.process.child import StopForwarding
 from zoerefine.lab.launch.record.comparison import compared_numbers
 from zoerefine.lab.runs.metrics import (
     MetricFollower,
     read_metrics,
-    recorded_patterns,
 )
 from zoerefine.lab.search.space.space import Values
 from zoerefine.lab.search.subject import NoSuchMetric, TrialMonitor, TrialOutcome
@@ -216,13 +214,6 @@ def is_read(key: str, trials: Sequence[tuple[Mapping[str, str], str]]) -> bool:
         != metrics
         for values, metrics in trials
     )
-
-
-def take_patterns(run: RunDir, patterns: Sequence[str]) -> None:
-    """Record a study's metric patterns in a trial that ended before they were given."""
-    recorded = run.recorded()
-    if recorded and recorded_patterns(recorded) != tuple(patterns):
-        write_json(run.provenance_file, {**recorded, "metric_patterns": list(patterns)})
 
 
 def final_value(run: RunDir, name: str) -> float:
