@@ -46,6 +46,18 @@ def test_only_the_named_value_changes_and_everything_else_stays_as_it_is_written
     assert yaml.safe_load(plain)["B"]["LR"] == 1e-4
 
 
+def test_a_switch_stays_a_switch_and_a_quoted_number_a_text():
+    text = "flag: true\nzip: '007'\nver: \"1.10\"\nold: yes\nname: auto\n"
+    words = ("flag", "no", "zip", "08", "ver", "1.20", "old", "off", "name", "0.1")
+    changed = merged(text, *words)
+    expected = {"flag": False, "zip": "08", "ver": "1.20", "old": False, "name": 0.1}
+    assert load_yaml(changed) == yaml.safe_load(changed) == expected
+    assert json.loads(merged('{"a": true, "b": "no"}', "a", "off", "b", "on", name="x.json")) == {
+        "a": False,
+        "b": "on",
+    }
+
+
 @pytest.mark.parametrize("key", ["A", "B", "B.L", "B.M", "B.E", "B.SIZE", "C.x", "C.y", "C", "D"])
 @pytest.mark.parametrize("value", ["7", "[a, b]", "{k: v}", "'#:'", "on"])
 def test_every_form_of_a_value_can_be_replaced(key, value):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoerefine.base.registries import Registry, is_place
+from zoerefine.base.yaml.read import FLAG_WORDS
 
-FLAG_WORDS = {"on": True, "yes": True, "off": False, "no": False}
 Check = Callable[[str], str]  # a text -> what is wrong with it; empty: nothing
 
 

@@ -23,6 +23,7 @@ from zoerefine.base.run_dir import LARGEST_DOCUMENT
 
 DEEPEST = 50  # levels of nesting
 MOST_VALUES = 100_000  # in a document, with every alias expanded
+FLAG_WORDS = {"on": True, "yes": True, "off": False, "no": False}  # texts in YAML 1.2
 PREFIX = "tag:yaml.org,2002:"
 
 EventLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where PyYAML has it

@@ -19,8 +19,8 @@ import yaml
 from yaml import events
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.yaml.keys import flatten, has_key, nested
-from zoerefine.base.yaml.read import YamlError, load_yaml, parse_mapping, plain_value
+from zoerefine.base.yaml.keys import flatten, has_key, nested, value_at
+from zoerefine.base.yaml.read import FLAG_WORDS, YamlError, load_yaml, parse_mapping, plain_value
 
 
 class _Dumper(yaml.SafeDumper):
@@ -101,7 +101,8 @@ def merge_overrides(path: Path, data: bytes, overrides: Sequence[str]) -> bytes:
     if not isinstance(tree, dict):
         raise UserError(f"config {path} must be a mapping of keys")
     for word, value_text in zip(overrides[::2], overrides[1::2], strict=True):
-        keys, value = word.removeprefix(NEW_KEY).split("."), read_value(value_text)
+        key = word.removeprefix(NEW_KEY)
+        keys, value = key.split("."), value_like(value_at(tree, key), value_text, is_json)
         if not word.startswith(NEW_KEY):
             check_key(path, tree, word)
         tree = with_value(path, tree, keys, value)
@@ -116,6 +117,20 @@ def read_value(text: str) -> Any:
         return load_yaml(text)
     except YamlError:
         return text
+
+
+def value_like(present: Any, text: str, is_json: bool) -> Any:
+    """The value of an override where a config has `present`.
+
+    A switch stays one: `no` is false, for readers of YAML 1.1 also where the file has `yes`. A text
+    that had to be quoted, such as "007" and "1.10", stays a text.
+    """
+    is_word = not is_json and str(present).lower() in FLAG_WORDS
+    if (is_word or isinstance(present, bool)) and text.lower() in FLAG_WORDS:
+        return FLAG_WORDS[text.lower()]
+    if isinstance(present, str) and not isinstance(read_value(present), str):
+        return text
+    return read_value(text)
 
 
 def check_key(path: Path, tree: dict[Any, Any], key: str) -> None:
