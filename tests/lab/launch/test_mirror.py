@@ -28,6 +28,17 @@ def test_refs_have_the_meaning_that_git_gives_them(repository, home):
             assert fetch_commit(source, ref, home)[1] == repository.second, (text, ref)
 
 
+def test_a_branch_and_a_tag_of_one_name_must_be_one_commit(repository, home):
+    repository.git("tag", "both", repository.first)
+    repository.git("branch", "both", repository.first)
+    for text in (str(repository.folder), f"file://{repository.folder}"):
+        assert fetch_commit(parse_address(text), "both", home)[1] == repository.first
+    repository.git("branch", "--force", "both", repository.second)
+    for text in (str(repository.folder), f"file://{repository.folder}"):
+        with pytest.raises(UserError, match=r"both is refs/heads/both .* and refs/tags/both"):
+            fetch_commit(parse_address(text), "both", home)
+
+
 def test_new_commits_and_moved_branches_are_fetched(repository, home):
     source = parse_address(f"file://{repository.folder}")
     assert fetch_commit(source, "main", home)[1] == repository.second

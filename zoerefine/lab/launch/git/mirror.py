@@ -14,7 +14,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
@@ -220,14 +220,24 @@ def is_partial(address: RepositoryAddress) -> bool:
 
 
 def resolve(repository: Path, ref: str, address: RepositoryAddress) -> str:
-    """The 40-hex commit of a ref: a branch, a tag (annotated or not), or a hash."""
+    """The 40-hex commit of a ref: a branch, a tag (annotated or not), or a hash.
+
+    Raises `UserError` where it has none, or stands for several.
+    """
     own = repository == address.folder
+    found: dict[str, str] = {}
     for name in ref_names(ref, own):
+        if found and name == ref:
+            break
         words = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-        try:
-            return git(*words, folder=repository, foreign=own)
-        except GitError:
-            continue
+        with suppress(GitError):
+            found[name] = git(*words, folder=repository, foreign=own)
+    named = {name: commit[:12] for name, commit in found.items() if name.startswith("refs/")}
+    if len({*named.values()}) > 1:
+        places = " and ".join(f"{name} ({commit})" for name, commit in named.items())
+        raise UserError(f"{ref} is {places} in {address.url}: give the hash of one")
+    if found:
+        return next(iter(found.values()))
     several = commits_by_prefix(repository, ref)
     if len(several) > 1:
         listed = ", ".join(commit[:16] for commit in several[:4])
