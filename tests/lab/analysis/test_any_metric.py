@@ -92,6 +92,34 @@ def test_seeds_that_are_no_integers_are_seeds_too(foreign, tmp_path, capsys):
     assert [row["seed"] for row in rows] == ["1", "2", "3.5", "[4, 5]"]
 
 
+ALIKE = {  # texts of a setting that are equal, and what tells the values apart
+    "null": ({"opt": None}, "opt not set", "null"),
+    "text": ({"opt": "None"}, "opt None", '"None"'),
+    "absent": ({"other": 0}, "opt default", "no such key"),
+    "1": ({"opt": 1}, "opt 1", "1"),
+    "text of 1": ({"opt": "1"}, 'opt "1"', '"1"'),
+    "1.0": ({"opt": 1.0}, "opt 1.0", "1.0"),
+    "true": ({"opt": True}, "opt true", "true"),
+    "text of true": ({"opt": "True"}, 'opt "True"', '"True"'),
+    "list": ({"opt": [1]}, "opt [1]", "[1]"),
+    "list of texts": ({"opt": ["1"]}, 'opt ["1"]', '["1"]'),
+}
+
+
+def test_values_with_the_same_text_are_other_settings(foreign, tmp_path):
+    for number, (name, (config, _, _)) in enumerate(ALIKE.items()):
+        foreign(name, {"other": 0} | config, [{"acc": 0.1 * number}])
+    analyze([str(tmp_path / "runs")], tmp_path / "out")
+    assert groups_of(tmp_path / "out") == [label for _, label, _ in ALIKE.values()]
+    for one, other in (("null", "text"), ("null", "absent"), ("text", "absent"),
+                       ("1", "text of 1"), ("true", "text of true")):  # fmt: skip
+        text = diff_runs(*(str(tmp_path / "runs" / name) for name in (one, other)))
+        line = f"opt: {ALIKE[one][2]} -> {ALIKE[other][2]}"
+        assert line in text, text
+        first, second = text.splitlines()[:2]
+        assert ALIKE[one][1] in first and ALIKE[other][1] in second
+
+
 def test_verdicts_follow_the_direction(foreign, tmp_path):
     for seed in range(5):
         foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"acc": 0.5 + seed / 100}])

@@ -1,7 +1,8 @@
 """Nested mappings as one level: `{"TRAIN": {"LR": 1}}` is `{"TRAIN.LR": 1}`."""
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 
@@ -28,18 +29,28 @@ def with_facts(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[st
     return {f"{k} (config)" if k in facts else k: v for k, v in settings.items()} | dict(facts)
 
 
+def exact_text(value: Any) -> str:
+    """A value as JSON, which differs where a script may tell values apart: `1`, `1.0`, `"1"`."""
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def exact_text_at(tree: Mapping[str, Any], key: str) -> str:
+    """The exact text of a key's value; empty where there is no such key, which is not null."""
+    return exact_text(tree[key]) if key in tree else ""
+
+
 def differing(
-    one: Mapping[str, Any],
-    other: Mapping[str, Any],
-    as_compared: Callable[[Any], Any] = lambda v: v,
+    one: Mapping[str, Any], other: Mapping[str, Any], exactly: bool = False
 ) -> dict[str, tuple[Any, Any]]:
     """Both values of the keys whose values differ, those of `one` first; None where one has none.
 
     Args:
-        as_compared: what of a value is compared, such as its text.
+        exactly: compare by `exact_text_at`.
     """
     pairs = {key: (one.get(key), other.get(key)) for key in {**one, **other}}
-    return {k: (x, y) for k, (x, y) in pairs.items() if as_compared(x) != as_compared(y)}
+    if exactly:
+        return {k: v for k, v in pairs.items() if exact_text_at(one, k) != exact_text_at(other, k)}
+    return {k: (x, y) for k, (x, y) in pairs.items() if x != y}
 
 
 def texts_in(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:

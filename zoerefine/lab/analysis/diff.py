@@ -8,7 +8,7 @@ from typing import Any
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.registries import METRICS
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.yaml.keys import differing
+from zoerefine.base.yaml.keys import differing, exact_text_at
 from zoerefine.lab.analysis.group_names import group_names, shortened
 from zoerefine.lab.analysis.groups import without_code
 from zoerefine.lab.launch.git.commands import GitError, git
@@ -34,8 +34,8 @@ def diff_facts(a: Run, b: Run) -> dict[str, Any]:
     ours, theirs = final_metrics(a), final_metrics(b)
     return {
         "runs": [{"path": r.path, "label": label} for r, label in zip((a, b), labels, strict=True)],
-        "settings": dict(sorted(differing(settings[0], settings[1], str).items())),
-        "origin": differing(here, there, str),
+        "settings": dict(sorted(differing(settings[0], settings[1], exactly=True).items())),
+        "origin": differing(here, there, exactly=True),
         "commits_between": commits_between(a, b),
         "metrics": {name: (ours.get(name), theirs.get(name)) for name in {**ours, **theirs}},
         "weights": [weights_digest(run) for run in (a, b)],
@@ -49,7 +49,7 @@ def diff_runs(first: str, second: str) -> str:
     facts = diff_facts(a, b)
     is_foreign = a.is_foreign or b.is_foreign
     parts = [
-        section("settings", as_lines(facts["settings"])),
+        section("settings", as_lines(facts["settings"], a.settings, b.settings)),
         section("origin", as_lines(facts["origin"])),
         section("commits between", facts["commits_between"]),
         section("metrics", metric_rows(facts)),
@@ -95,9 +95,20 @@ def section(title: str, lines: list[str]) -> str:
     return "\n".join([f"{title}:", *(f"  {line}" for line in lines)]) if lines else ""
 
 
-def as_lines(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    """Both values of keys as lines."""
-    return [f"{key}: {x} -> {y}" for key, (x, y) in found.items()]
+def as_lines(found: Mapping[str, tuple[Any, Any]], *trees: Mapping[str, Any]) -> list[str]:
+    """Both values of keys as lines.
+
+    Args:
+        trees: both settings; values with one text are shown as there.
+    """
+    lines = []
+    for key, (x, y) in found.items():
+        texts = [str(x), str(y)]
+        if texts[0] == texts[1]:
+            pair = trees or ({key: x}, {key: y})
+            texts = [exact_text_at(tree, key) or "no such key" for tree in pair]
+        lines.append(f"{key}: {' -> '.join(texts)}")
+    return lines
 
 
 def commits_between(a: Run, b: Run) -> list[str]:

@@ -5,9 +5,11 @@ from itertools import chain, count, takewhile
 from typing import Any
 
 from zoerefine.base.config.schema import KEYS
+from zoerefine.base.yaml.keys import exact_text
 from zoerefine.lab.runs.record import Run
 
 LONGEST_VALUE = 28  # characters
+MOST_DIGITS = 17  # that tell any two floats apart
 CONTEXT = 8  # characters shown of what two long values have in common
 
 
@@ -81,10 +83,18 @@ def distinct_texts(values: Sequence[Any]) -> list[str]:
     """Each value in a few characters; different values have different texts where possible.
 
     Floats have as many digits as they need for that. Of long texts that begin alike, the end is
-    shown.
+    shown. Values of other types with one text, such as `1` and `"1"`, are shown as JSON.
     """
+    exact = [exact_text(value) for value in values]
+    alike: dict[str, set[str]] = {}
+    for value, text in zip(values, exact, strict=True):
+        alike.setdefault(full_text(value, MOST_DIGITS), set()).add(text)
+    values = [
+        value if len(alike[full_text(value, MOST_DIGITS)]) == 1 else text
+        for value, text in zip(values, exact, strict=True)
+    ]
     different = len({repr(value) for value in values})
-    for digits in range(2, 18):
+    for digits in range(2, MOST_DIGITS + 1):
         texts = [format_value(value, digits) for value in values]
         if len(set(texts)) == different:
             return texts

@@ -3,7 +3,6 @@
 A cost is engine latency where all were measured alike, else network size.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from zoerefine.base.config_roles import SEED
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import SELECTION_METRIC
+from zoerefine.base.yaml.keys import exact_text
 from zoerefine.lab.analysis.group_names import group_names, shortened
 from zoerefine.lab.analysis.statistics.intervals import estimate, mean_interval
 from zoerefine.lab.launch.record.results import is_time
@@ -180,7 +180,7 @@ def value_key(settings: Mapping[str, Any], key: str) -> str:
 
     `1` and `1.0` are equal; `1`, `"1"` and `true` are not, nor are null and `"None"`.
     """
-    return json.dumps(_whole(settings[key]), sort_keys=True) if key in settings else ""
+    return exact_text(_whole(settings[key])) if key in settings else ""
 
 
 def _whole(value: Any) -> Any:

@@ -24,7 +24,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir, require_file
-from zoerefine.base.yaml.keys import flatten
+from zoerefine.base.yaml.keys import exact_text_at, flatten
 from zoerefine.base.yaml.read import parse_yaml
 
 
@@ -288,9 +288,14 @@ def read_engine(run: RunDir) -> dict[str, Any]:
 def differing_keys(runs: list[Run]) -> list[str]:
     """The settings that decide results and are not the same in all runs.
 
-    Every setting of another repository's script may decide its result.
+    Every setting of another repository's script may decide its result, and it may tell null from
+    no such key.
     """
     keys = dict.fromkeys(
         key for run in runs for key in run.settings if run.is_foreign or role_of(key) is Role.RESULT
     )
-    return [key for key in keys if len({str(run.settings.get(key)) for run in runs}) > 1]
+    return [key for key in keys if len({_text_of(run, key) for run in runs}) > 1]
+
+
+def _text_of(run: Run, key: str) -> str:
+    return exact_text_at(run.settings, key) or ("" if run.is_foreign else "null")

@@ -150,8 +150,9 @@ def _heights(values: Sequence[Any]) -> list[float]:
     """Places in 0..1: numbers by size (by logarithm over large ranges), other values by name."""
     found = numbers(values)
     if found is None:
-        names = sorted({str(v) for v in values})
-        heights = np.array([names.index(str(v)) for v in values], np.float64)
+        texts = distinct_texts(values)
+        names = sorted(set(texts))
+        heights = np.array([names.index(text) for text in texts], np.float64)
     else:
         heights = np.log(found) if is_wide(found) else np.array(found)
     span = np.ptp(heights) or 1.0

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from zoerefine.base.yaml.keys import exact_text
 from zoerefine.lab.analysis.groups import Measure
 from zoerefine.lab.analysis.pictures.style import is_wide
 from zoerefine.lab.runs.record import Run, differing_keys, finite_number
@@ -105,9 +106,9 @@ def _space(values: Sequence[Any]) -> Any:
 
     found = numbers(values)
     if found is None:
-        return optuna.distributions.CategoricalDistribution(sorted({str(v) for v in values}))
+        return optuna.distributions.CategoricalDistribution(sorted(set(map(exact_text, values))))
     return optuna.distributions.FloatDistribution(min(found), max(found), log=is_wide(found))
 
 
 def _value(value: Any, space: Any) -> Any:
-    return str(value) if hasattr(space, "choices") else float(value)
+    return exact_text(value) if hasattr(space, "choices") else float(value)
