@@ -93,7 +93,8 @@ def main(argv: Sequence[str]) -> int:
         if missing := job.without_points(summary.done):
             print(f"{missing} of {len(summary.done)} frames have no points")
         if args.eval:
-            left_out += evaluate(job, summary.done, args, not room or room.refines)
+            refines = bool(args.bundle) and (not room or room.refines)
+            left_out += evaluate(job, summary.done, args, refines)
         draw(job, summary.done, args)
     print(args.out)
     return 1 if left_out else 0
@@ -324,13 +325,13 @@ def evaluate(job: "Inference", done: "Done", args: argparse.Namespace, refines: 
     """Print the metrics and write metrics.json; returns how many frames could not be compared.
 
     Args:
-        refines: whether the bundle, if there is one, made refined depth.
+        refines: whether refined depth comes from a refiner.
     """
     from zoerefine.base.files.atomic import JSON_MARK, write_json
-    from zoerefine.depth.infer.evaluate import advice, evaluate, table
+    from zoerefine.depth.infer.evaluate import advice, evaluate, table, training_scenes_line
     from zoerefine.depth.infer.results import METRICS_FILE
 
-    report = evaluate(job, done, args.eval)
+    report = evaluate(job, done, args.eval, refines)
     write_json(job.results.root / METRICS_FILE, JSON_MARK | job.results.engine_facts | report)
     if not report["frames"]:
         print(
@@ -340,7 +341,9 @@ def evaluate(job: "Inference", done: "Done", args: argparse.Namespace, refines: 
         return max(1, len(report["left_out"]))
     print(f"compared with the true depth of {report['frames']} frames:")
     print(table(report))
-    if note := advice(report, bool(args.bundle) and refines):
+    if refines:
+        print(training_scenes_line(report))
+    if note := advice(report, refines):
         print(note)
     return len(report["left_out"])
 

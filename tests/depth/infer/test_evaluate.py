@@ -11,6 +11,8 @@ import pytest
 from tests.protocol import plain_metrics
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.layouts import habitatdyn
+from zoerefine.depth.exporting.bundle.bundle import read_bundle, write
+from zoerefine.depth.exporting.bundle.trust import trust
 from zoerefine.depth.infer.evaluate import advice
 
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
@@ -119,6 +121,50 @@ def test_a_damaged_truth_is_named_and_not_compared(infer, truth):
     assert "compared with the true depth of 14 frames" in done.out
     assert "0054/00001 is not compared" in done.err
     assert "0108/00000 is not compared" in done.err
+
+
+def training_scenes(done):
+    """What metrics.json says of them, and the line of the terminal."""
+    assert done.code == 0, done.err
+    [line] = [line for line in done.out.splitlines() if "training" in line]
+    return json.loads(Path("out/metrics.json").read_text())["training_scenes"], line
+
+
+def test_frames_of_training_scenes_are_counted_wherever_the_data_were_copied(
+    infer, world, tmp_path
+):
+    """The bundle was trained and validated on three of four scenes, of four frames each."""
+    data = tmp_path / "copied"
+    shutil.copytree(world, data, copy_function=shutil.copy)  # with new times
+    rgb, truth = data / habitatdyn.RGB, data / habitatdyn.DEPTH
+    words = ("--rgb", rgb, "--depth", data / habitatdyn.ZOE, "--eval", truth, "--out", "out")
+    found, line = training_scenes(infer(*words))
+    assert found == {"frames": 12, "unknown": 0, "of": 16}
+    assert line.startswith("12 of 16 evaluated frames are of scenes of the bundle's training")
+
+    every = sorted(rgb.iterdir())  # another picture in each scene: what scene it is is unknown
+    for clip in every:
+        shutil.copy(every[-1] / "00000.jpg", clip / "00003.jpg")
+        shutil.copy(every[0] / "00001.jpg", clip / "00002.jpg")
+    found, line = training_scenes(infer(*words))
+    assert found["frames"] == 0 and found["unknown"] == 12
+    assert line.endswith("unknown of 12: training had other pictures in scenes of their names")
+
+
+def test_where_training_scenes_cannot_be_known_one_line_says_so(infer, bundle, alone, truth):
+    found, line = training_scenes(infer(*FOLDERS, "--eval", "truth"))
+    assert found["unknown"] == found["of"] == 16
+    assert line.endswith("unknown whether these scenes are in the bundle's training data: "
+                         "no data set around them tells their scenes")  # fmt: skip
+    source = read_bundle(bundle)
+    for changed, reason in (
+        ({"training_scenes": {}}, "an earlier version exported the bundle"),
+        ({"started_from_others": True}, "its training started from other weights"),
+    ):
+        digest = write(source.container, source.data, {}, source.manifest | changed, Path("b.ts"))
+        trust(digest, Path("b.ts"))
+        found, line = training_scenes(alone("b.ts", *FOLDERS, "--eval", "truth"))
+        assert found["unknown"] == 16 and line.endswith(reason)
 
 
 def test_a_refiner_that_is_no_better_is_to_be_left_away(infer, truth):

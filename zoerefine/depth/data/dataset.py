@@ -3,7 +3,8 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.depth.data.depth_codec import DepthEncoding
 from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.networks.source import PseudoSource, sources_of
@@ -74,6 +76,8 @@ class Dataset:
 
     Attributes:
         layout: its reader's name in `registries.READERS`; `open_dataset` sets it.
+        pictures: of `picture_digests`, of all clips also where some were selected; empty where
+            nobody asked for it.
         label: what the data are, for messages and reports.
         pseudo_label: what the pseudo depth is called where no pseudo.json names its network.
         depth_encoding: of all its true depth files.
@@ -90,6 +94,7 @@ class Dataset:
     clips: tuple[Clip, ...] = field(default=())
     unpaired: tuple[str, ...] = ()
     layout: str = ""
+    pictures: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def scenes(self) -> tuple[str, ...]:
@@ -140,6 +145,23 @@ def number_order(name: str) -> tuple[list[str | Decimal], str]:
     """A key that sorts names by the values of the numbers in them: 9 before 10, .15 before .2."""
     parts = re.split(r"([0-9]+(?:\.[0-9]+)?)", name)
     return [Decimal(part) if number % 2 else part for number, part in enumerate(parts)], name
+
+
+def picture_digests(frames: Iterable[Frame]) -> dict[str, str]:
+    """By scene, what tells its pictures from those of any other, wherever they are copied to.
+
+    It is a digest of the names and sizes of all of them, and of the bytes of the first.
+    """
+    by_scene: dict[str, list[Path]] = {}
+    for frame in frames:
+        by_scene.setdefault(frame.scene, []).append(frame.rgb)
+    found = {}
+    for scene, paths in sorted(by_scene.items()):
+        files = sorted((path.name, file_state(path)[0], str(path)) for path in paths)
+        with suppress(OSError, UserError):  # a missing or damaged picture is named elsewhere
+            facts = [digest_file(files[0][2]), [file[:2] for file in files]]
+            found[scene] = digest_json(facts)[:16]
+    return found
 
 
 def select(

@@ -20,6 +20,7 @@ from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data import area_mean, depth_codec
 from zoerefine.depth.data.networks.source import source_from_json
+from zoerefine.depth.data.split import read_split
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest, save_bundle
 from zoerefine.depth.exporting.bundle.trust import is_trusted
 from zoerefine.depth.exporting.engine_kinds import (
@@ -192,6 +193,7 @@ def make_manifest(run: RunDir, engine: str, precision: str, channels: int) -> di
         "pseudo_label": results["pseudo_label"],
         "pseudo": source_from_json(results.get("pseudo")).as_json(),
         "farthest_m": load_config(run.config_file).DATA.FARTHEST_M,
+        **training_scenes(run, provenance),
         "metrics": results.get("test", {}).get("refined", {}),
         "warnings": warnings(results),
         "inputs": {
@@ -203,3 +205,14 @@ def make_manifest(run: RunDir, engine: str, precision: str, channels: int) -> di
         "processor": describe_processor(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
     }
+
+
+def training_scenes(run: RunDir, provenance: dict[str, Any]) -> dict[str, Any]:
+    """The digest of each scene's pictures that training used, see `picture_digests`; also those
+    of validation, which chose the weights. Nothing for a run of an earlier version."""
+    if not (pictures := provenance.get("pictures")):
+        return {}
+    split = read_split(run.split_file)
+    scenes = {scene: pictures.get(scene, "") for scene in sorted({*split.train, *split.val})}
+    started = any(fact in provenance for fact in ("started_from", "pretrained"))
+    return {"training_scenes": scenes, "started_from_others": started}

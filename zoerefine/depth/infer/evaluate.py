@@ -1,6 +1,7 @@
 """Metrics of the pseudo depth and the refined depth that an inference left in files."""
 
 import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,24 +16,27 @@ from zoerefine.base.progress import say, track
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.depth.data.cache.decode import read_truth_m
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
-from zoerefine.depth.data.layouts.readers import stated_encoding
+from zoerefine.depth.data.layouts.readers import pictures_of_scenes, stated_encoding
 from zoerefine.depth.infer.inference import Done, Inference
+from zoerefine.depth.infer.sources import PictureFiles
 from zoerefine.depth.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
 from zoerefine.depth.points.for_engines import points_alone_u16
 
 
-def evaluate(job: Inference, done: Done, truth: Path) -> dict[str, Any]:
+def evaluate(job: Inference, done: Done, truth: Path, refines: bool) -> dict[str, Any]:
     """Metrics of all finished frames with true depth, by ZoeDepth's protocol.
 
     Args:
         done: the finished frames, with the digests of their inputs.
         truth: folder of png files of the same names, in the encoding that the data set around
             it states; without one, of 8 bits (HabitatDyn's) or of 16 (millimetres).
+        refines: whether refined depth comes from a refiner.
 
     Returns:
         {"frames", "left_out": [name, ...], "pseudo": metrics, "refined": metrics,
          "ratio": {metric: refined / pseudo}}; metrics are means over pictures. With metric points
-        "points" is the pseudo depth that they alone correct.
+        "points" is the pseudo depth that they alone correct; with a refiner "training_scenes" is
+        what `training_scenes` returns.
     """
     compared = [name for name in sorted(done) if (truth / f"{name}.png").exists()]
     farthest_m = job.engine.manifest.get("farthest_m", FARTHEST_M)
@@ -73,12 +77,50 @@ def evaluate(job: Inference, done: Done, truth: Path) -> dict[str, Any]:
             for one, row in zip(sums.values(), found, strict=True):
                 one.add(row)
     metrics = {name: one.compute() for name, one in sums.items()}
+    evaluated = [name for name in compared if name not in left_out]
+    seen = {"training_scenes": training_scenes(job, evaluated)} if refines else {}
     return {
         "frames": sums["refined"].pictures,
         "left_out": left_out,
+        **seen,
         **metrics,
         "ratio": ratios(metrics["refined"], metrics["pseudo"]),
     }
+
+
+def training_scenes(job: Inference, names: Sequence[str]) -> dict[str, Any]:
+    """How many of these frames are of scenes of the refiner's training or validation.
+
+    Returns:
+        {"frames", "unknown", "of": len(names)} and, where some are unknown, the "reason".
+    """
+    manifest = job.engine.manifest
+    trained: dict[str, str] = manifest.get("training_scenes", {})
+    files = job.source.files if isinstance(job.source, PictureFiles) else {}
+    paths = [files[name].resolve() for name in names if name in files]
+    scenes, digests = pictures_of_scenes(paths)
+    listed = [scenes[path] for path in paths if path in scenes]
+    is_seen = {scene: digests.get(scene) in trained.values() for scene in listed}
+    seen = sum(is_seen[scene] for scene in listed)
+    unknown, reason = len(names) - len(listed), "no data set around them tells their scenes"
+    if others := sum(scene in trained and not is_seen[scene] for scene in listed):
+        unknown, reason = unknown + others, "training had other pictures in scenes of their names"
+    if not trained:
+        unknown, reason = len(names), "an earlier version exported the bundle"
+    elif manifest.get("started_from_others"):
+        unknown, reason = len(names) - seen, "its training started from other weights"
+    found = {"frames": seen, "unknown": unknown, "of": len(names)}
+    return found | ({"reason": reason} if unknown else {})
+
+
+def training_scenes_line(report: dict[str, Any]) -> str:
+    """What `training_scenes` found, for people."""
+    found = report["training_scenes"]
+    if found["unknown"] == found["of"]:
+        return f"unknown whether these scenes are in the bundle's training data: {found['reason']}"
+    unknown = f"; unknown of {found['unknown']}: {found['reason']}" if found["unknown"] else ""
+    of = f"{found['frames']} of {found['of']} evaluated frames"
+    return f"{of} are of scenes of the bundle's training or validation{unknown}"
 
 
 def table(report: dict[str, Any]) -> str:
@@ -96,7 +138,7 @@ def advice(report: dict[str, Any], has_refiner: bool) -> str:
     """The advice to leave the refiner out, where its depth is no better; empty otherwise.
 
     Args:
-        has_refiner: whether refined depth comes from one.
+        has_refiner: as `refines` of `evaluate`.
     """
     other = "points" if "points" in report else "pseudo"
     errors = {name: report[name].get(SELECTION_METRIC, math.nan) for name in (other, "refined")}

@@ -16,7 +16,7 @@ from zoerefine.base.yaml.keys import differing
 from zoerefine.depth.data import split as splits
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.pack import build_cache, cache_digest
-from zoerefine.depth.data.dataset import Dataset, select
+from zoerefine.depth.data.dataset import Dataset, picture_digests, select
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.metric_points import with_points
 from zoerefine.depth.training import binding
@@ -91,6 +91,7 @@ def find_data(cfg: Config) -> tuple[Dataset, splits.Split]:
     check_data_root(cfg)
     data = cfg.DATA
     dataset = open_dataset(data.ROOT)
+    dataset = replace(dataset, pictures=picture_digests(dataset.frames))
     dataset = select(dataset, data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
     if data.POINTS:
         dataset = with_points(dataset, Path(data.POINTS))
@@ -114,7 +115,7 @@ def pack(cfg: Config, dataset: Dataset) -> Cache:
         cfg.DATA.MAX_BROKEN,
         options.MODE,
     )
-    return replace(cache, farthest_m=cfg.DATA.FARTHEST_M)
+    return replace(cache, farthest_m=cfg.DATA.FARTHEST_M, pictures=dataset.pictures)
 
 
 def split_from_file(cfg: Config, dataset: Dataset) -> splits.Split:
@@ -159,6 +160,7 @@ def record_provenance(run: RunDir, cfg: Config, cache: Cache, parent: RunDir | N
         "config_digest": training_digest(binding.identified(cfg)),
         "dataset_digest": cache.dataset_digest,
         "cache_digest": cache.digest,
+        "pictures": cache.pictures,
         "pseudo": cache.pseudo.as_json(),
         "processes": world_size(),
         **binding.outside_network(cfg.MODEL.NAME),

@@ -14,7 +14,8 @@ import json
 import os
 import weakref
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,7 @@ class Cache:
         code: which code packed it: see `packing_code`.
         pseudo: what predicted the pseudo depth; unknown in caches of earlier versions.
         farthest_m: metrics use true depths below this; of the config, not of the files.
+        pictures: of the data set, see `Dataset.pictures`.
     """
 
     folder: Path | None
@@ -191,6 +193,7 @@ class Cache:
     code: str = ""
     pseudo: PseudoSource = UNKNOWN
     farthest_m: float = FARTHEST_M
+    pictures: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.frames)

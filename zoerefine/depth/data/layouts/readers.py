@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from zoerefine.base import registries
 from zoerefine.base.errors import UserError
-from zoerefine.depth.data.dataset import Dataset, Frame
+from zoerefine.depth.data.dataset import Dataset, Frame, picture_digests
 from zoerefine.depth.data.depth_codec import DepthEncoding
 from zoerefine.depth.data.intrinsics import Intrinsics
 
@@ -116,19 +116,38 @@ def stated_intrinsics(pictures: Collection[Path]) -> tuple[Path, dict[Path, Intr
     read counts as none: the pictures themselves may have nothing to do with it.
     """
     given = {path.resolve() for path in pictures}
-    folder = Path(os.path.commonpath([path.parent for path in given])) if given else Path()
-    for root in (folder, *folder.parents)[:LEVELS] if given else ():
+    for dataset in _around(given):
+        frames = [(frame.rgb.resolve(), frame) for frame in dataset.frames]
+        pairs = {(path, frame.intrinsics) for path, frame in frames if path in given}
+        cameras = {camera for _, camera in pairs}
+        if len(cameras) == 1:
+            pairs = {(path, camera) for path in given for camera in cameras}
+        found = {path: camera for path, camera in pairs if camera}
+        if len(found) == len(pairs) == len(given):
+            return dataset.root, found
+    return None
+
+
+def pictures_of_scenes(pictures: Collection[Path]) -> tuple[dict[Path, str], dict[str, str]]:
+    """The scene of each picture, by its resolved path, that a data set around them lists, and the
+    digests of these scenes (`picture_digests`). Empty where there is none."""
+    given = {path.resolve() for path in pictures}
+    for dataset in _around(given):
+        by_path = {frame.rgb.resolve(): frame.scene for frame in dataset.frames}
+        scenes = {path: by_path[path] for path in given if path in by_path}
+        if scenes:
+            names = set(scenes.values())
+            return scenes, picture_digests(one for one in dataset.frames if one.scene in names)
+    return {}, {}
+
+
+def _around(pictures: Collection[Path]) -> Iterator[Dataset]:
+    """The data sets in the folder of resolved pictures and above, but those that cannot be read."""
+    folder = Path(os.path.commonpath([path.parent for path in pictures])) if pictures else Path()
+    for root in (folder, *folder.parents)[:LEVELS] if pictures else ():
         if _layout_name(root) is not None:
             with suppress(UserError):
-                frames = [(frame.rgb.resolve(), frame) for frame in open_dataset(root).frames]
-                pairs = {(path, frame.intrinsics) for path, frame in frames if path in given}
-                cameras = {camera for _, camera in pairs}
-                if len(cameras) == 1:
-                    pairs = {(path, camera) for path in given for camera in cameras}
-                found = {path: camera for path, camera in pairs if camera}
-                if len(found) == len(pairs) == len(given):
-                    return root, found
-    return None
+                yield open_dataset(root)
 
 
 def _layout_name(root: Path) -> str | None:
