@@ -74,11 +74,14 @@ def main(argv: Sequence[str]) -> int:
     check(args)
 
     from zoerefine.depth.infer.pipeline import refine
+    from zoerefine.depth.infer.results import METRICS_FILE
     from zoerefine.depth.infer.sources import NetworkDepth
 
     job, room = prepare(args)
     with job.results.in_use(work_of(job, args)):
         job.results.refuse_mixing()
+        if args.eval:  # written again at the end
+            (args.out / METRICS_FILE).unlink(missing_ok=True)
         job.results.remove_metrics_of_others()
         job.results.write_outputs_file()
         if room:

@@ -95,3 +95,24 @@ def test_results_of_another_bundle_do_not_stay_beside_depth_of_this_one(
     assert not any(path.exists() for path in (*further, Path("out/metrics.json")))
     assert Path("out/confidence/1.png").read_bytes() == Path("zoe/1.png").read_bytes()
     assert "out/metrics.json was of another bundle or commit, and was removed" in done.err
+
+
+def test_metrics_of_other_frames_or_inputs_do_not_stay_beside_new_depth(infer, make_pair):
+    report = Path("out/metrics.json")
+    for number in range(2):
+        make_pair(str(number), seed=number)
+    measured = infer(*FOLDERS, "--eval", "zoe")
+    assert "removed" not in measured.err
+    assert infer(*FOLDERS, "--clouds").code == 0  # frames are made again, their depth is the same
+    assert report.exists()
+
+    for change in (lambda: make_pair("0", seed=5), lambda: make_pair("2", seed=2)):
+        change()
+        done = infer(*FOLDERS)
+        assert "out/metrics.json was of other frames or inputs, and was removed" in done.err
+        assert not report.exists()
+        assert "removed" not in infer(*FOLDERS, "--eval", "zoe").err
+        assert report.exists()
+    make_pair("3", seed=3)
+    done = infer(*FOLDERS, "--eval", "zoe")
+    assert "removed" not in done.err and json.loads(report.read_text())["frames"] == 4

@@ -13,7 +13,7 @@ import io
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -129,6 +129,7 @@ class ResultFolder:
             outputs: uint16 [H, W]: refined depth, and the spread if it is written.
         """
         depth_u16 = outputs[0]
+        self.remove_metrics_of_other_depth(name, inputs)
         files = self.files(name, inputs)
         refuse_foreign(files, "--out")  # a video's frames are not all known before
         others = [self.picture(folder, name) for folder in (CONFIDENCE, COLORS)]
@@ -169,6 +170,19 @@ class ResultFolder:
         if not self.engine_facts.items() <= json.loads(file.read_bytes()).items():
             file.unlink(missing_ok=True)
             say(f"{file} was of another bundle or commit, and was removed")
+
+    def remove_metrics_of_other_depth(self, name: str, inputs: str) -> None:
+        """Remove our metrics.json, and say so, before a frame is written that it does not know.
+
+        A frame with this depth may be written again, for a cloud of it.
+        """
+        file, depth = self.root / METRICS_FILE, self.picture(DEPTH, name)
+        if not file.is_file() or has_provenance(depth, self.files(name, inputs)[depth]):
+            return
+        if is_ours(file):
+            with suppress(FileNotFoundError):  # removed for another frame at the same time
+                file.unlink()
+                say(f"{file} was of other frames or inputs, and was removed")
 
     @contextmanager
     def in_use(self, work: str) -> Iterator[None]:
