@@ -190,12 +190,13 @@ def inspect(args: argparse.Namespace) -> int:
 def pseudo(args: argparse.Namespace) -> None:
     """Write the pseudo depth that is missing."""
     from zoerefine.depth.data.layouts.readers import open_dataset
-    from zoerefine.depth.data.networks import load_network
+    from zoerefine.depth.data.networks import ONNX, load_network
     from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth, lacks_pseudo_depth
 
     dataset = open_dataset(args.folder)
     missing = any(lacks_pseudo_depth(frame, frame.zoe) for frame in dataset.frames)
-    made = add_pseudo_depth(dataset, load_network(args.model), args.batch) if missing else 0
+    needed = missing or args.model.endswith(ONNX)  # one with a focal term names depth without it
+    made = add_pseudo_depth(dataset, load_network(args.model), args.batch) if needed else 0
     print(f"{made} of {len(dataset.frames)} frames got pseudo depth, the others had it")
 
 

@@ -160,7 +160,12 @@ def test_pseudo_depth_of_a_camera_that_was_corrected_is_a_fault(listed):
         write_png(folder / "z.png", DEPTH, {CAMERA: str(camera)})
         report, found = inspect(open_dataset(folder))
         assert found == faults, report
-    assert "z.png was made for another camera than fx 525 fy 525 cx 1 cy 1" in report
+    fault = "z.png was made for another camera than fx 525 fy 525 cx 1 cy 1: run data pseudo"
+    assert fault in report
+    with pytest.raises(UserError, match=fault):
+        build_cache(open_dataset(folder), 6, 8, folder.parent / "cache")
+    listed(HEADER, LINE)  # which camera it is of now is unknown
+    assert inspect(open_dataset(folder))[1] == 0
 
 
 def test_a_file_of_other_bits_than_the_rest_is_a_fault(listed):

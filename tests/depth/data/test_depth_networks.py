@@ -16,7 +16,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.images import read_rgb
+from zoerefine.base.files.images import read_rgb, write_png
 from zoerefine.cli import main
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.intrinsics import Intrinsics
@@ -324,7 +324,14 @@ def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_comma
         np.testing.assert_allclose(read_zoe(frame.zoe) / 256, expected_m, atol=1 / 256)
 
     again = data_command("pseudo", pictures, "--model", path)
+    assert again.out.startswith("0 of ") and "which camera" not in again.err
+    write_png(frame.zoe, read_zoe(frame.zoe), {})  # as an earlier version left it
+    again = data_command("pseudo", pictures, "--model", path)
     assert again.out.startswith("0 of ")
+    assert "1 files of pseudo depth do not say which camera they are of" in again.err
+    frame.zoe.unlink()
+    listed.write_text(listed.read_text().replace(str(frame.zoe.relative_to(pictures)), ""))
+    assert data_command("pseudo", pictures, "--model", path).out.startswith("1 of ")
     lines = listed.read_text().splitlines()
     lines[1] = lines[1].replace(",120,", ",120.00001,")
     listed.write_text("\n".join(lines) + "\n")

@@ -13,6 +13,7 @@ from zoerefine.depth.data.cache.changed_sources import frame_table, packing_code
 from zoerefine.depth.data.cache.decode import read_frame
 from zoerefine.depth.data.dataset import Dataset
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.networks.add_pseudo import require_own_camera
 from zoerefine.depth.data.networks.source import label_of, one_source
 
 
@@ -79,6 +80,7 @@ class FramePacker:
         states, fault = frame.states(), ""
         try:
             arrays = read_frame(frame, encoding, self.height, self.width)
+            require_own_camera(frame)
             self._orientation.note(frame.rgb)
         except UserError as error:
             fault = str(error)

@@ -18,7 +18,7 @@ from zoerefine.depth.data.dataset import Dataset, Frame
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.inspect.edge_alignment import SHIFT_TO_WARN, edge_alignment
 from zoerefine.depth.data.inspect.one_room import POINTS_OF_ONE_ROOM, compare_rooms
-from zoerefine.depth.data.networks.add_pseudo import lacks_pseudo_depth
+from zoerefine.depth.data.networks.add_pseudo import require_own_camera
 from zoerefine.depth.data.networks.source import PseudoSource, label_of
 from zoerefine.depth.data.split import PARTS, Split
 
@@ -92,6 +92,7 @@ def read_and_report(frame: Frame, dataset: Dataset, limit_m: float) -> FrameRepo
     try:
         height, width = read_rgb(frame.rgb).shape[:2]
         arrays = read_frame(frame, dataset.depth_encoding, height, width)
+        require_own_camera(frame)
     except UserError as error:
         return FrameReport(fault=str(error))
     depth_m = arrays["depth"] * dataset.depth_encoding.u16_unit_m
@@ -101,9 +102,6 @@ def read_and_report(frame: Frame, dataset: Dataset, limit_m: float) -> FrameRepo
         if not values.any():
             fault = f"{path} has no valid pixel: all are 0 (no measurement)"
             return FrameReport(size, orientation=orientation, fault=fault)
-    if lacks_pseudo_depth(frame, frame.zoe):
-        fault = f"{frame.zoe} was made for another camera than {frame.intrinsics}: run data pseudo"
-        return FrameReport(size, orientation=orientation, fault=fault)
     valid, both = depth_m > 0, (depth_m > 0) & (zoe_m > 0)
     in_range = both & (depth_m > NEAREST_M) & (depth_m < limit_m)
     errors = np.abs(zoe_m[both] - depth_m[both]) / depth_m[both]

@@ -24,7 +24,16 @@ def lacks_pseudo_depth(frame: Frame, path: Path | None) -> bool:
     """Whether a frame has no pseudo depth in `path`, or ours for a camera with other intrinsics."""
     if path is None or not path.exists():
         return True
-    return png_text(path).get(CAMERA, str(frame.intrinsics)) != str(frame.intrinsics)
+    given = png_text(path).get(CAMERA)
+    return None not in (given, frame.intrinsics) and given != str(frame.intrinsics)
+
+
+def require_own_camera(frame: Frame) -> None:
+    """Raises `UserError` for pseudo depth whose metres are of a camera with other intrinsics."""
+    if frame.zoe and lacks_pseudo_depth(frame, frame.zoe):
+        raise UserError(
+            f"{frame.zoe} was made for another camera than {frame.intrinsics}: run data pseudo"
+        )
 
 
 def add_pseudo_depth(dataset: Dataset, network: sources.DepthNetwork, batch: int) -> int:
@@ -32,9 +41,8 @@ def add_pseudo_depth(dataset: Dataset, network: sources.DepthNetwork, batch: int
 
     Depth that depended on the focal length is written again where the frame's intrinsics are
     others now. Files are written whole or not at all, so the same call continues after a kill.
-    Reading, the
-    network and writing overlap. Each folder that gets files gets a pseudo.json, too, unless it
-    holds depth of unknown origin.
+    Reading, the network and writing overlap. Each folder that gets files gets a pseudo.json, too,
+    unless it holds depth of unknown origin.
 
     Raises `UserError` where a picture cannot be read, its pseudo depth cannot be written, or the
     data set has pseudo depth of another network.
@@ -50,7 +58,8 @@ def add_pseudo_depth(dataset: Dataset, network: sources.DepthNetwork, batch: int
         raise sources.needs_intrinsics(network.source.name)
     if network.focal and (older := sum(CAMERA not in png_text(path) for path in existing)):
         say(f"{older} files of pseudo depth do not say which camera they are of: remove those "
-            "whose intrinsics you have corrected, and run this command again")  # fmt: skip
+            "whose intrinsics you have corrected, in frames.csv as well, and run this command "
+            "again")  # fmt: skip
     state_source(dataset.root, existing, set(paths.values()), network.source)
 
     def write(frame: Frame, depth_m: np.ndarray) -> None:
