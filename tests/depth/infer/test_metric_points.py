@@ -14,8 +14,8 @@ from zoerefine.base.files.images import read_rgb
 from zoerefine.cli import main
 from zoerefine.depth.data.cache.decode import read_truth_m, read_zoe
 from zoerefine.depth.data.layouts import habitatdyn
-from zoerefine.depth.infer import Refiner
-from zoerefine.depth.points import PointFiles, for_engines
+from zoerefine.depth.infer import Refiner, inference, stream
+from zoerefine.depth.points import MetricPoints, PointFiles, for_engines
 
 SOURCES = ("--rgb", "rgb", "--depth", "zoe")
 NAMES = 16
@@ -234,3 +234,30 @@ def test_the_picture_names_and_draws_the_points(alone, points):
     last.unlink()
     assert alone(*words, "--picture", "without.svg")[0] == 0
     assert "metric point" not in Path("without.svg").read_text().replace("metric points, ", "")
+
+
+@pytest.mark.parametrize("words", [("--points", "given"), ("--stream", "--points", "given")])
+def test_results_of_a_version_with_other_depth_by_points_are_made_again(
+    alone, points, monkeypatch, words
+):
+    command = (*SOURCES, "--out", "out", *words)
+    assert f"{NAMES} frames refined, 0 kept" in alone(*command).out
+    assert f"0 frames refined, {NAMES} kept" in alone(*command).out
+    monkeypatch.setattr(inference, "VERSION", "points 0")
+    assert f"{NAMES} frames refined, 0 kept" in alone(*command).out
+
+
+@pytest.mark.numeric
+def test_depth_by_points_and_of_a_stream_is_that_of_their_version():
+    """Where this fails, raise the VERSION of what changed, and write the new numbers here."""
+    y, x = np.indices((48, 64))
+    zoe = (512 + 8 * x + 4 * y).astype(np.uint16)
+    at = np.array([[5.0, 20, 50], [5, 40, 10], [1, 3, 4.5]])
+    found = for_engines.corrected(zoe, MetricPoints(*at, np.array([0, 0.02, 0.1])))
+    means = {for_engines.VERSION: found.mean()}
+    rgb = np.repeat((x * 4)[..., None], 3, 2).astype(np.uint8)
+    memory = None
+    for number in range(3):
+        found, memory = stream.step(memory, rgb, (zoe * (1 + 0.05 * number)).astype(np.uint16))
+    means[stream.VERSION] = found.mean()
+    assert means == pytest.approx({"points 1": 908.51, "stream 1": 867.62}, rel=2e-4)

@@ -48,22 +48,25 @@ def test_no_kind_of_result_overwrites_a_foreign_file(infer, make_pair, tmp_path,
     assert contents(tmp_path) == before
 
 
+OLDER = "was written by an earlier version of zoerefine or another program"
 KEYS = (
-    {"name": "my results", "digest": "abc", "mine": [1, 2, 3]},
-    {"bundle": "b", "commit": "c", "outputs": {}},
-    dict.fromkeys(["frames", "left_out", "pseudo", "refined", "ratio"], 0),
+    ({"name": "my results", "digest": "abc", "mine": [1, 2]}, "was not written by zoerefine"),
+    ({"bundle": "b", "commit": "c", "outputs": {}}, OLDER),
+    (dict.fromkeys(["frames", "left_out", "pseudo", "refined", "ratio"], 0), OLDER),
 )
 
 
 @pytest.mark.parametrize("name", RESULTS[4:])
-@pytest.mark.parametrize("keys", KEYS)
-def test_keys_that_another_program_may_use_are_no_mark(infer, make_pair, tmp_path, name, keys):
+@pytest.mark.parametrize(("keys", "whose"), KEYS)
+def test_keys_that_another_program_may_use_are_no_mark(
+    infer, make_pair, tmp_path, name, keys, whose
+):
     make_pair("a/0")
     path = tmp_path / name
     path.parent.mkdir()
     path.write_text(json.dumps(keys))
     done = infer(*FOLDERS, *ALL)
-    assert f"{name} was not written by zoerefine" in done.err
+    assert f"{name} {whose} and would be overwritten: move it" in done.err
     assert (done.code, json.loads(path.read_text())) == (2, keys)
 
 

@@ -264,6 +264,11 @@ PNG_MARKS = b"tEXtzoerefine-", b"iTXtzoerefine-", f"tEXtSoftware\0{MADE_BY}".enc
 PLY_MARK = b"\ncomment zoerefine-"
 JSON_MARK = {"software": MADE_BY}
 SEARCHED_BYTES = 2**13  # at each end of a file
+# Keys of a result's JSON file before it had the mark; another program may use them, too.
+KEYS_WITHOUT_MARK = (
+    {"bundle", "commit", "outputs"},
+    {"frames", "left_out", "pseudo", "refined", "ratio"},
+)
 VIDEO_BOX = struct.pack(">I", 8 + len(MADE_BY)) + b"free" + MADE_BY.encode()
 
 
@@ -282,11 +287,16 @@ def is_ours(path: Path) -> bool:
 
 
 def _is_our_json(path: Path) -> bool:
+    return JSON_MARK.items() <= _json_object(path).items()
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    """Empty for a file that holds none."""
     try:
         found = json.loads(path.read_bytes())
     except ValueError:
-        return False
-    return isinstance(found, dict) and JSON_MARK.items() <= found.items()
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def refuse_foreign(paths: Iterable[Path], option: str) -> None:
@@ -299,10 +309,13 @@ def refuse_foreign(paths: Iterable[Path], option: str) -> None:
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from None
         if not ours:
-            raise UserError(
-                f"{path} was not written by zoerefine and would be overwritten: move it, or give "
-                f"another {option}"
-            )
+            whose = "was not written by zoerefine"
+            if path.suffix == ".json" and path.is_file():
+                keys = _json_object(path).keys()
+                if any(known <= keys for known in KEYS_WITHOUT_MARK):
+                    whose = "was written by an earlier version of zoerefine or another program"
+            raise UserError(f"{path} {whose} and would be overwritten: move it, or give "
+                            f"another {option}")  # fmt: skip
 
 
 def drawing_options(suffix: str) -> dict[str, Any]:

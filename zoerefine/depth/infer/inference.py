@@ -22,7 +22,7 @@ from zoerefine.depth.exporting.engine import tensors_by_arrays
 from zoerefine.depth.infer.results import ResultFolder, digest_of
 from zoerefine.depth.infer.sources import FrameSource, PseudoDepth, SourceFrame, file_fingerprint
 from zoerefine.depth.infer.stream import ClipOrder, Place
-from zoerefine.depth.points.for_engines import spread_without_points
+from zoerefine.depth.points.for_engines import VERSION, spread_without_points
 from zoerefine.depth.points.measured import refuse_points_in_other_unit
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Inference:
         fingerprints = [frame.fingerprint, self.pseudo.fingerprint(frame.name)]
         if self.points:
             path = self.points.path(frame.name)
-            fingerprints.append(f"points {file_fingerprint(path) if path else ''}")
+            fingerprints.append(f"{VERSION} {file_fingerprint(path) if path else ''}")
         return digest_of(*fingerprints)
 
     def points_of(self, name: str, height: int, width: int) -> MetricPoints:

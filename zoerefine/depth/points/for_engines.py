@@ -15,6 +15,8 @@ from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 if TYPE_CHECKING:
     from torch import Tensor
 
+VERSION = "points 1"  # changes when depth or spread by points change: kept results are made again
+
 # Of pseudo depth, in log depth: of a pixel's error in 14 recordings of benchmarks/points.py, of the
 # same weight, the 90% quantile.
 WITHOUT_POINTS = 0.85
