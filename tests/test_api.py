@@ -1,6 +1,7 @@
 """The Python API: cheap to import, complete, and usable without the command line."""
 
 import pytest
+import torch
 
 import zoerefine as zr
 from tests.processes import run_new_python
@@ -50,6 +51,31 @@ def test_an_epoch_of_batches_holds_every_frame_once_and_can_be_kept(world, tmp_p
     kept = list(loader)
     assert sorted(i for batch in kept for i in batch.index.tolist()) == list(range(16))
     assert len({batch.rgb01.sum().item() for batch in kept}) == 4
+
+
+def test_the_callers_settings_of_torch_change_no_training_and_are_kept(world, tmp_path):
+    def weights(name):
+        words = {"DATA.ROOT": str(world), "CACHE.ROOT": str(tmp_path / "cache"),
+                 "CACHE.HEIGHT": 24, "CACHE.WIDTH": 32, "LOADER.BATCH": 4, "MODEL.NAME": "small",
+                 "MODEL.BASE": 4, "TRAIN.STEPS": 2, "TRAIN.PICTURES": 0,
+                 "RUN.ROOT": str(tmp_path), "RUN.NAME": name}  # fmt: skip
+        return zr.train(zr.load_config({}, words)).weights_digest()
+
+    expected = weights("plain")
+    torch.set_default_dtype(torch.float64)
+    torch.set_float32_matmul_precision("medium")
+    drawn = torch.get_rng_state()
+    try:
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            assert weights("odd") == expected
+            assert torch.is_autocast_enabled("cpu") and not torch.is_grad_enabled()
+        assert torch.get_default_dtype() is torch.float64
+        assert torch.get_float32_matmul_precision() == "medium"
+        assert torch.equal(torch.get_rng_state(), drawn)
+        assert not torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_float32_matmul_precision("highest")
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path):

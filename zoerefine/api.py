@@ -22,9 +22,11 @@ def train(cfg: "CfgNode") -> "RunDir":
     checkpoint has been written.
     """
     from zoerefine.base.config import load_config
+    from zoerefine.base.machine.device import as_in_a_new_process
     from zoerefine.depth.training.job import run_training
 
-    return run_training(load_config(cfg))  # keys and values may have been set in it since
+    with as_in_a_new_process():
+        return run_training(load_config(cfg))  # keys and values may have been set in it since
 
 
 def search(cfg: "CfgNode") -> "RunDir":
@@ -34,12 +36,14 @@ def search(cfg: "CfgNode") -> "RunDir":
     where there is nothing to search, or every trial failed.
     """
     from zoerefine.base.config import load_config
+    from zoerefine.base.machine.device import as_in_a_new_process
     from zoerefine.depth.study.trials import OwnTraining
     from zoerefine.lab.search.driver import run_study
     from zoerefine.lab.search.space.reader import check_search_space
 
     cfg = load_config(cfg)
-    return run_study(OwnTraining(cfg, check_search_space(cfg)))
+    with as_in_a_new_process():
+        return run_study(OwnTraining(cfg, check_search_space(cfg)))
 
 
 def export(run: "RunDir | str | Path", engine: str = "auto", precision: str = "auto") -> Path:
@@ -57,9 +61,11 @@ def export(run: "RunDir | str | Path", engine: str = "auto", precision: str = "a
         UserError: no trained weights; the engine cannot be built here, or is too far from the
             refiner.
     """
+    from zoerefine.base.machine.device import as_in_a_new_process
     from zoerefine.depth.exporting.export import export as build
 
-    return build(load_run(run), engine, precision)
+    with as_in_a_new_process():
+        return build(load_run(run), engine, precision)
 
 
 def load_run(run: "RunDir | str | Path") -> "RunDir":

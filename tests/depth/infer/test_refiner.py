@@ -36,6 +36,21 @@ def test_a_uint16_batch_gives_what_the_engine_gives(refiner, engine, frames):
     assert refiner.manifest == engine.manifest
 
 
+@pytest.mark.filterwarnings("ignore:In CPU autocast")
+def test_a_callers_autocast_changes_nothing(refiner, engine, frames):
+    points = MetricPoints([20.0, 50], [20.0, 30], [3.0, 2], [0.1, 0.1])
+    tensors = [torch.from_numpy(one) for one in frames]
+
+    def found():
+        one = refiner(frames[0][0], frames[1][0], points)
+        return [engine(*frames), engine.refine(*tensors).numpy(), one]
+
+    expected = found()
+    with torch.autocast("cpu", torch.bfloat16):
+        for ours, theirs in zip(found(), expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["array", "tensor"])
 def test_one_picture_is_refined_like_a_batch_of_one(refiner, engine, frames, kind):
     rgb, zoe = (kind(field[1]) for field in frames)

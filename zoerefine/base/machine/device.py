@@ -2,6 +2,8 @@
 
 import os
 import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import torch
 
@@ -65,6 +67,45 @@ def make_deterministic(seed: int, strict: bool) -> None:
     # Otherwise strict mode fills every new tensor, also those that are written in full next.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = not strict
+
+
+@contextmanager
+def without_autocast() -> Iterator[None]:
+    """Compute in the types of the tensors, whatever the caller's thread does around it."""
+    with ExitStack() as stack:
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
+@contextmanager
+def as_in_a_new_process() -> Iterator[None]:
+    """Compute as a new process would; afterwards the caller's settings of torch are as before.
+
+    They are autocast, gradients, the default type and device, the precision of products in float32,
+    determinism, and the states of the random generators.
+    """
+    dtype, kind = torch.get_default_dtype(), torch.get_default_device()
+    precision = torch.get_float32_matmul_precision()
+    strict, timed = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    state = random.getstate()
+    try:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+        torch.set_float32_matmul_precision("highest")
+        gpu = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+        own_types, tensors = without_autocast(), torch.inference_mode(False)
+        with torch.random.fork_rng(gpu), own_types, tensors, torch.enable_grad():
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+        if kind != torch.get_default_device():
+            torch.set_default_device(kind)
+        torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(strict)
+        torch.backends.cudnn.benchmark = timed
+        random.setstate(state)
 
 
 def free_memory_on(device: torch.device) -> int:

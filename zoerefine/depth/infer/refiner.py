@@ -122,6 +122,14 @@ class Refiner:
 
         An engine that takes no points is only corrected after it. With confidence, also its spread.
         """
+        from zoerefine.base.machine.device import without_autocast
+
+        with without_autocast():
+            return self._with_points(rgb, zoe, points, with_confidence)
+
+    def _with_points(
+        self, rgb: Any, zoe: Any, points: "MetricPoints", with_confidence: bool
+    ) -> list[Any]:
         from zoerefine.depth.points import MetricPoints
         from zoerefine.depth.points.for_engines import corrected, hinted, spread_u16
 

@@ -187,12 +187,24 @@ def load_bundle(path: str | Path, trust: bool = False, cuda_graphs: bool = True)
         on_arrays = cast(ArrayForward, loaded)
         forward = tensors_by_arrays(on_arrays)
     else:
-        forward = cast(Forward, loaded)
+        forward = in_own_types(cast(Forward, loaded))
         if device == "cuda":
             forward, device = of_this_gpu(forward, kind.GRAPHS if cuda_graphs else 0)
         on_arrays = arrays_by_tensors(forward, device)
     calls = usable_cores() if kind.PARALLEL_CALLS and device == "cpu" else 1
     return Engine(forward, on_arrays, manifest, manifest["digest"], device, calls)
+
+
+def in_own_types(forward: Forward) -> Forward:
+    """The same, whether or not the caller uses autocast."""
+
+    from zoerefine.base.machine.device import without_autocast
+
+    def in_own(rgb_u8: "torch.Tensor", zoe_u16: "torch.Tensor") -> "list[torch.Tensor]":
+        with without_autocast():
+            return forward(rgb_u8, zoe_u16)
+
+    return in_own
 
 
 def of_this_gpu(forward: Forward, graphs: int) -> "tuple[Forward, torch.device]":
