@@ -252,6 +252,11 @@ def print_tables(summary: dict[str, Any]) -> None:
         before, after = (values[which][SELECTION_METRIC] for which in ("pseudo", "refined"))
         scores = f"{before:.3f} before refinement, {after:.3f} after"
         console.print(f"{scene}: {SELECTION_METRIC} {scores}")
+    console.print(
+        "These figures are of all clips of these scenes at the size of training. Step 4 evaluates "
+        "one clip of them at the size of its files, so its figures differ.",
+        soft_wrap=True,
+    )
     console.print(f"largest change by an untrained refiner: {summary['untrained_max_change_m']} m")
     engine = summary["engine"]
     console.print(

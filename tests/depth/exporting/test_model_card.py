@@ -121,3 +121,14 @@ def test_show_says_where_it_is(run, command):
     assert f"model card  unzip -p {run.bundle} '*/extra/{MODEL_CARD}'" in (
         command("show", run.bundle).out
     )
+
+
+def test_show_has_the_pseudo_depths_metrics_beside_those_of_refined_depth(run, command):
+    test = run.results()["test"]
+    pseudo, refined = test["pseudo"]["abs_rel"], test["refined"]["abs_rel"]
+    beside = f" {refined:.6g} (pseudo depth {pseudo:.6g}"
+    ratio = f", ratio {test['ratio']['abs_rel']:.3f})"
+    assert (
+        f"test.refined.abs_rel                    {beside}{ratio}" in command("show", run.path).out
+    )
+    assert f"  abs_rel                                 {beside})" in command("show", run.bundle).out

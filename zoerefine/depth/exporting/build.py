@@ -195,6 +195,7 @@ def make_manifest(run: RunDir, engine: str, precision: str, channels: int) -> di
         "farthest_m": load_config(run.config_file).DATA.FARTHEST_M,
         **training_scenes(run, provenance),
         "metrics": results.get("test", {}).get("refined", {}),
+        "pseudo_metrics": results.get("test", {}).get("pseudo", {}),
         "warnings": warnings(results),
         "inputs": {
             "rgb": f"uint8 [B, H, W, {channels}]",

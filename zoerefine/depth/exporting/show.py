@@ -60,7 +60,12 @@ def show_bundle(path: Path) -> str:
         },
     }
     lines = [f"{name:<11} {value}" for name, value in rows.items() if value]
-    metrics = [f"  {name:<40} {value:.6g}" for name, value in manifest["metrics"].items()]
+    pseudo = manifest.get("pseudo_metrics", {})
+    metrics = [
+        f"  {name:<40} {value:.6g}"
+        + (f" (pseudo depth {pseudo[name]:.6g})" if name in pseudo else "")
+        for name, value in manifest["metrics"].items()
+    ]
     if metrics:
         lines += ["", "metrics on held-out scenes:", *metrics]
     lines += [f"warning: {line}" for line in manifest.get("warnings", [])]

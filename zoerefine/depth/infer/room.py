@@ -82,8 +82,12 @@ class Room:
         middle = features(np.array(CENTRE_M), np.array(0.5), np.array(0.5))
         factor = np.exp(one.spread(middle))
         return (
-            f"{len(one.weights)} times: factor {one.factor()} at a depth of {CENTRE_M:g} m, range "
-            f"{one.exponent()}; 90% of such pixels are within a factor of {factor:.2f}"
+            f"{len(one.weights)} times (in brackets: 90% intervals)\n"
+            f"factor {one.factor()}: true depth over predicted depth, at {CENTRE_M:g} m\n"
+            f"range {one.exponent()}: above 1, near is nearer and far is farther than predicted; "
+            "below 1, the reverse\n"
+            f"after correction, 90% of the pixels at {CENTRE_M:g} m are within a factor of "
+            f"{factor:.2f} of the truth"
         )
 
     @cached_property
@@ -239,7 +243,7 @@ class Measuring:
         return (
             f"measured {self.room}\n{choice}"
             f"a measurement of {place.words} of frame {place.frame}, near x {place.x} y {place.y}, "
-            f"would help most: it takes {place.gain:.0%} of the variance"
+            f"would help most: it removes {place.gain:.0%} of what is uncertain (of the variance)"
         )
 
 

@@ -50,8 +50,9 @@ class EdgeAlignment:
 
     def __str__(self) -> str:
         shift = f"{self.shift_x:+d},{self.shift_y:+d} px (right, down)"
-        ranks = f"mean rank {self.rank:.3f} there, {self.rank_unshifted:.3f} unshifted"
-        return f"best with colour shifted by {shift}: {ranks}; {self.frames} frames"
+        ranks = f"{self.rank:.3f} there, {self.rank_unshifted:.3f} without a shift"
+        meaning = "of 1, where every depth edge is on the strongest colour edges; 0.5 by chance"
+        return f"best with colour shifted by {shift}: {ranks} ({meaning}); {self.frames} frames"
 
 
 def edge_alignment(dataset: Dataset) -> EdgeAlignment | None:

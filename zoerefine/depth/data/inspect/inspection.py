@@ -71,9 +71,10 @@ def inspect(dataset: Dataset, limit_m: float = FARTHEST_M) -> tuple[str, int]:
     lines = [
         f"{dataset.root}: {dataset.label}",
         f"  {len(dataset.scenes)} scenes, {len(dataset.clips)} clips, {len(dataset.frames)} frames",
-        f"  moving objects: {_objects(dataset) or 'unknown'}",
+        f"  moving objects, by number of clips: {_objects(dataset) or 'unknown'}",
         f"  sizes: {', '.join(f'{size} ({n})' for size, n in sizes.most_common()) or 'unknown'}",
-        f"  depth files: {encoding.bits} bits, {encoding.span_m / encoding.units:.4g} m a unit",
+        f"  depth files: {encoding.bits} bits, in steps of "
+        f"{encoding.span_m / encoding.units:.4g} m",
         f"  without pseudo depth: {_clips_without_zoe(dataset) or 'none'}",
         f"  network of the pseudo depth: {', '.join(map(str, sources)) or 'none'}",
         f"  intrinsics: {_intrinsics(dataset)}",
@@ -132,7 +133,10 @@ def _depth_lines(reports: list[FrameReport], pseudo_label: str) -> list[str]:
     lines = [f"  depth: {nearest:.2f} to {farthest:.2f} m, {valid:.0%} of the pixels are valid"]
     errors = [report.abs_rel for report in usable if not math.isnan(report.abs_rel)]
     if errors:
-        lines.append(f"  {pseudo_label}: AbsRel {np.mean(errors):.3f} before refinement")
+        lines.append(
+            f"  {pseudo_label}: AbsRel {np.mean(errors):.3f} before refinement: the mean of "
+            "|pseudo - true depth| / true depth"
+        )
     ratio = np.nanmedian([report.ratio for report in usable]) if errors else 1.0
     if not 1 / OTHER_UNIT < ratio < OTHER_UNIT:
         lines.append(
@@ -187,7 +191,7 @@ def _room_lines(dataset: Dataset) -> list[str]:
     which = f"all {found.clips} clips"
     if found.compared < found.clips:
         which += f" ({found.compared} compared)"
-    points = f"{found.weakest_link} matching points connect them"
+    points = f"{found.weakest_link} points of their pictures match in one geometry"
     if not found.is_one_room:
         needed = f"{POINTS_OF_ONE_ROOM} would show one room"
         return [f"  no sign that {which} show one room: {points}, {needed}"]

@@ -3,7 +3,7 @@
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -127,13 +127,23 @@ def metric_lines(run: RunDir, patterns: Sequence[str]) -> list[str]:
     metrics = read_metrics(run, patterns)
     refined = sorted(name for name in metrics.final if REFINED.fullmatch(name))  # test, then val
     shown = (refined or list(metrics.final))[:MAX_NUMBERS]
-    lines = [f"  {name:<40} {metrics.final[name]:.6g}" for name in shown]
+    lines = [f"  {name:<40} {metrics.final[name]:.6g}{beside(name, metrics.final)}"
+             for name in shown]  # fmt: skip
     if len(metrics.final) > len(shown):
         lines.append(f"  ... and {len(metrics.final) - len(shown)} more in {metrics.source}")
     elif shown:
         lines.append(f"  (from {metrics.source})")
     lines += [f"  note: {fault}" for fault in metrics.faults]
     return ["", *lines] if lines else []
+
+
+def beside(name: str, final: Mapping[str, float]) -> str:
+    """The pseudo depth's value of a metric of refined depth, and refined over pseudo."""
+    of = {which: name.replace(".refined.", f".{which}.", 1) for which in ("pseudo", "ratio")}
+    if not REFINED.fullmatch(name) or of["pseudo"] not in final:
+        return ""
+    ratio = f", ratio {final[of['ratio']]:.3f}" if of["ratio"] in final else ""
+    return f" (pseudo depth {final[of['pseudo']]:.6g}{ratio})"
 
 
 def left_line(run: RunDir) -> str:
