@@ -168,6 +168,22 @@ def test_pseudo_depth_of_a_camera_that_was_corrected_is_a_fault(listed):
     assert inspect(open_dataset(folder))[1] == 0
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("s1", "s1 "), ("room  a", "room a"), ("K\u00fcche", "Ku\u0308che")],
+    ids=["trailing space", "two spaces", "two ways to store an accent"],
+)
+@pytest.mark.parametrize("column", ["scene", "clip"])
+def test_names_that_look_alike_are_refused(listed, one, other, column):
+    names = ({"clip": c, "scene": "s"} | {column: n} for c, n in (("k", one), ("l", other)))
+    first, second = (f"{one['clip']},{{}}.png,{{}}.png,{{}}.png,{one['scene']}" for one in names)
+    folder = listed(HEADER + ",scene", first.format(*"adz"), second.format(*"bef"))
+    for source, copied in zip("adz", "bef", strict=True):
+        shutil.copy(folder / f"{source}.png", folder / f"{copied}.png")
+    with pytest.raises(UserError, match=f"the {column}s .* look alike"):
+        open_dataset(folder)
+
+
 def test_a_file_of_other_bits_than_the_rest_is_a_fault(listed):
     folder = listed(HEADER, LINE, "k,b.png,e.png,z.png")
     write_png(folder / "b.png", RGB)

@@ -53,6 +53,18 @@ def test_clips_behind_links_are_refined_and_a_circle_of_links_ends(infer, make_p
     assert names() == ["a/0.png", "b/0.png"]
 
 
+def test_pictures_of_other_formats_are_named(infer, make_pair):
+    make_pair("a/0")
+    words = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
+    assert "not read" not in infer(*words).err
+    picture = Image.open("rgb/a/0.jpg")
+    for name in ("1.webp", "2.BMP", ".3.bmp"):
+        picture.save(f"rgb/a/{name}")
+    done = infer(*words)
+    assert "--rgb rgb: 2 .bmp, .webp pictures are not read, the first is rgb/a/1.webp" in done.err
+    assert "0 frames refined, 1 kept" in done.out
+
+
 @pytest.mark.parametrize("mode", [0, 0o444])
 def test_a_folder_that_may_not_be_read_is_named(make_pair, tmp_path, other_user, mode):
     for clip in "ab":

@@ -6,7 +6,7 @@ whose output is kept in files.
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,8 @@ from zoerefine.depth.infer.video_damage import damaged_frames
 
 MODEL = "zoerefine-depth-network"
 PICTURE_SUFFIXES = {".jpg", ".jpeg", ".png"}
+# Of pictures that are not read.
+UNREAD_SUFFIXES = {".bmp", ".gif", ".heic", ".pgm", ".ppm", ".tif", ".tiff", ".webp"}
 DEFAULT_FPS = 24.0  # HabitatDyn's frames per second, where a source does not state its own
 MAX_FRAMES = 10**7  # at 24 frames a second nearly five days
 # Containers may state a slightly wrong number of frames: a share of it may be missing.
@@ -234,6 +236,11 @@ def files_below(folder: Path, above: Sequence[str] = ()) -> Iterator[Path]:
 def by_name(label: str, root: Path, paths: Iterable[Path]) -> dict[str, Path]:
     """The pictures among `paths` by name. Raises `UserError` for none, or two with one name."""
     files: dict[str, Path] = {}
+    paths = list(paths)
+    if others := sorted(path for path in paths if is_picture(path, UNREAD_SUFFIXES)):
+        kinds = ", ".join(sorted({path.suffix.lower() for path in others}))
+        say(f"--rgb {label}: {len(others)} {kinds} pictures are not read, the first is "
+            f"{others[0]}: convert them to png or jpg")  # fmt: skip
     for path in sorted(filter(is_picture, paths), key=in_order):
         name = str(path.relative_to(root).with_suffix(""))
         if ".." in Path(name).parts:
@@ -257,9 +264,9 @@ def in_order(path: Path) -> tuple[object, ...]:
     return number_order(str(path.parent)), number_order(path.stem), path
 
 
-def is_picture(path: Path) -> bool:
+def is_picture(path: Path, suffixes: Set[str] = PICTURE_SUFFIXES) -> bool:
     """Whether a file has the name of a picture. Ours begin with a dot while they are written."""
-    return path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".")
+    return path.suffix.lower() in suffixes and not path.name.startswith(".")
 
 
 def pattern_root(pattern: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -70,7 +71,8 @@ def open_dataset(root: str | Path) -> Dataset:
 
 
 def check_names(dataset: Dataset) -> None:
-    """Raises `UserError` for names that make a path outside the folder, or that cannot be printed.
+    """Raises `UserError` for names that make a path outside the folder, that cannot be printed, or
+    that differ only by spaces or by how a letter with an accent is stored.
 
     Pseudo depth is written to paths with the names of clips and frames, and messages show them.
     """
@@ -85,6 +87,15 @@ def check_names(dataset: Dataset) -> None:
                 raise UserError(f"{named} has more than {MAX_NAME_BYTES} bytes: rename it")
             if name.startswith("/") or ".." in name.split("/"):
                 raise UserError(f"{named} leads out of the folder: rename it")
+    for what in ("scene", "clip"):
+        seen: dict[str, str] = {}
+        for name in sorted({getattr(frame, what) for frame in dataset.frames}):
+            other = seen.setdefault(" ".join(unicodedata.normalize("NFC", name).split()), name)
+            if other != name:
+                raise UserError(
+                    f"{dataset.root}: the {what}s {other!a} and {name!a} look alike, and one room "
+                    "could be trained and tested on: write them the same"
+                )
 
 
 def load_layout(name: str) -> Layout:
