@@ -5,9 +5,11 @@ import json
 import pytest
 
 from tests.tables import csv_rows
+from zoerefine.api import load_runs
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import HIGHER_IS_BETTER, METRICS
 from zoerefine.base.run_dir import RunDir
+from zoerefine.cli import main
 from zoerefine.lab.analysis.analyze import analyze
 from zoerefine.lab.analysis.diff import diff_runs
 from zoerefine.lab.analysis.groups import Measure, make_groups
@@ -118,6 +120,35 @@ def test_values_with_the_same_text_are_other_settings(foreign, tmp_path):
         assert line in text, text
         first, second = text.splitlines()[:2]
         assert ALIKE[one][1] in first and ALIKE[other][1] in second
+
+
+def test_a_metric_with_the_name_of_a_setting_replaces_it_nowhere(foreign, tmp_path, capsys):
+    for number, lr in enumerate((0.1, 0.2, 0.5)):
+        foreign(f"a/r{number}", {"lr": lr, "note": number}, [{"lr": lr / 2, "acc": lr}, {"lr": 0}])
+    rows = csv_rows_of(tmp_path / "runs/a", tmp_path / "out")
+    table = load_runs(tmp_path / "runs/a/*")
+    for found in (rows, table):
+        assert [float(row["lr"]) for row in found] == [0.1, 0.2, 0.5]
+        assert [float(row["lr (metric)"]) for row in found] == [0, 0, 0]
+        assert [int(row["note (config)"]) for row in found] == [0, 1, 2]
+        assert [row["note"] for row in found] == ["", "", ""]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert '"runs": {"header": ["run", "group", "lr (metric)"' in page
+    capsys.readouterr()
+    for words, expected in (
+        (["--where", "lr<0.05"], []),
+        (["--where", "lr>0.15 and acc<0.4"], ["a/r1"]),
+        (["--sort", "lr", "--reverse"], ["a/r2", "a/r1", "a/r0"]),
+    ):
+        assert main(["runs", str(tmp_path / "runs"), *words]) == 0
+        lines = capsys.readouterr().out.splitlines()[1:]
+        assert [line[49:].split()[0] for line in lines] == expected
+
+
+def csv_rows_of(runs, out):
+    """The rows of runs.csv of an analysis by the metric `lr`."""
+    analyze([str(runs)], out, metrics=["lr"])
+    return csv_rows(out / "runs.csv")
 
 
 def test_verdicts_follow_the_direction(foreign, tmp_path):

@@ -28,6 +28,8 @@ FIELDS: dict[str, Callable[[RunRow], Any]] = {  # of `--where`, beside metrics a
     "tags": lambda row: row.tags,
 }
 
+OWN_METRICS = ("val.refined.", "val.pseudo.", "test.refined.", "test.pseudo.")
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -46,7 +48,10 @@ class Selection:
 
 
 class FilterFields(Mapping[str, Any]):
-    """The names that `--where` can use. Config keys are read only when one is asked for."""
+    """The names that `--where` can use. A config key hides a metric of its name, as in analyses.
+
+    Config keys are read only when one may be asked for.
+    """
 
     def __init__(self, row: RunRow, index: RunIndex) -> None:
         self.row, self.index = row, index
@@ -55,7 +60,9 @@ class FilterFields(Mapping[str, Any]):
         unknown = key == "seed" and self.row.seed is None
         if key in FIELDS and not (unknown and key in self._settings):  # a config's own `seed`
             return FIELDS[key](self.row)
-        return self.row.metrics[key] if key in self.row.metrics else self._settings[key]
+        if key in self.row.metrics and (key.startswith(OWN_METRICS) or key not in self._settings):
+            return self.row.metrics[key]
+        return self._settings[key]
 
     def __contains__(self, key: object) -> bool:
         return key in FIELDS or key in self.row.metrics or key in self._settings

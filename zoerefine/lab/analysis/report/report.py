@@ -83,7 +83,7 @@ def write_report(
             runs,
             sections.runs_shown_first(collection, measure),
             len(collection.runs),
-            [sections.score_column(measure)],
+            [sections.score_column(collection.runs, measure)],
         ),
         "runs_caption": sections.runs_caption(total),
         "differences": sections.as_table(

@@ -13,11 +13,11 @@ from zoerefine.lab.analysis.group_names import distinct_texts, setting_of, short
 from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.settings import SHOWN_SETTINGS, columns_by_score, share_of
 from zoerefine.lab.analysis.pictures.style import is_wide
-from zoerefine.lab.analysis.report.tables import RunCurve, run_rows
+from zoerefine.lab.analysis.report.tables import RunCurve, metric_column, run_rows, setting_columns
 from zoerefine.lab.analysis.statistics import importance
 from zoerefine.lab.runs.find import RUN_FILES, study_of
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES
-from zoerefine.lab.runs.record import Collection, Curve, differing_keys
+from zoerefine.lab.runs.record import Collection, Curve, Run
 
 CURVES_SHOWN = 200
 POINTS_SHOWN = 250  # of a curve
@@ -66,7 +66,7 @@ def as_table(
 
 def runs_table(collection: Collection, groups: Sequence[RunGroup], measure: Measure) -> Rows:
     """The rows of runs.csv, the best run first, and its score before the other metrics."""
-    score = score_column(measure)
+    score = score_column(collection.runs, measure)
     header, rows = reordered(run_rows(collection, groups), ["run", "group", "seed", score])
     at = header.index(score)
     read = rows[: len(collection.runs)]
@@ -85,15 +85,18 @@ def reordered(table: Rows, first: Sequence[str]) -> Rows:
 def runs_shown_first(collection: Collection, measure: Measure) -> list[str]:
     """The columns of the table of runs that are shown at first."""
     return [
-        *("run", "group", "seed", score_column(measure), "state", "pruned", "commit"),
-        *differing_keys(collection.runs),
+        *("run", "group", "seed", score_column(collection.runs, measure)),
+        *("state", "pruned", "commit"),
+        *setting_columns(collection.runs).values(),
         *("parameters", "latency_ms", "note"),
     ]
 
 
-def score_column(measure: Measure) -> str:
+def score_column(runs: list[Run], measure: Measure) -> str:
     """The column of runs.csv with the compared values."""
-    return measure.metric or f"{measure.split}/refined/{SELECTION_METRIC}"
+    if measure.metric:
+        return metric_column(measure.metric, setting_columns(runs))
+    return f"{measure.split}/refined/{SELECTION_METRIC}"
 
 
 def runs_caption(rows: int) -> str:

@@ -40,18 +40,33 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # of a cell, in spreadsheets
 BOUNDS = ("interval", "paired")  # fields of a `Difference` that are two numbers
 
 
+# The columns of runs.csv before and after those of settings and metrics.
+FIRST = ("run", "state", "pruned", "group", "seed", "commit")
+LAST = ("parameters", "images_per_s", "wait_share", "latency_ms", "engine", "precision",
+        "repository", "data_name", "data_digest", "path", "note")  # fmt: skip
+
+
+def setting_columns(runs: list[Run]) -> dict[str, str]:
+    """The settings that differ, and the names of their columns."""
+    keys = [key for key in differing_keys(runs) if key != COMMIT]  # it has a column
+    return {key: f"{key} (config)" if key in (*FIRST, *LAST) else key for key in keys}
+
+
+def metric_column(name: str, keys: Iterable[str]) -> str:
+    """The name of a metric's column beside those of settings, which a script may log, too."""
+    return f"{name} (metric)" if name in {*FIRST, *LAST, *keys} else name
+
+
 def run_rows(
     collection: Collection, groups: Sequence[RunGroup]
 ) -> tuple[list[str], list[list[Any]]]:
     """Header, and per run its settings and metrics, or the reason why it was left out."""
-    keys = [key for key in differing_keys(collection.runs) if key != COMMIT]  # it has a column
+    keys = setting_columns(collection.runs)
     names = list(dict.fromkeys(name for run in collection.runs for name in run.finals))
     metrics = () if all(run.is_foreign for run in collection.runs) else METRICS
     header = [
-        "run", "state", "pruned", "group", "seed", "commit", *keys, *names,
-        *("/".join(metric) for metric in metrics),
-        "parameters", "images_per_s", "wait_share", "latency_ms", "engine", "precision",
-        "repository", "data_name", "data_digest", "path", "note",
+        *FIRST, *keys.values(), *(metric_column(name, keys) for name in names),
+        *("/".join(metric) for metric in metrics), *LAST,
     ]  # fmt: skip
     labels = {run.path: group.label for group in groups for run in group.runs}
     rows = []
