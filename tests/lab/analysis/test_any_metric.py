@@ -122,6 +122,30 @@ def test_values_with_the_same_text_are_other_settings(foreign, tmp_path):
         assert ALIKE[one][1] in first and ALIKE[other][1] in second
 
 
+@pytest.mark.parametrize("lost", [{"acc": float("nan")}, {"acc": 1e200}, {"other": 1.0}])
+def test_a_group_of_which_finished_runs_have_no_finite_value_does_not_win(
+    foreign, tmp_path, capsys, lost
+):
+    for seed in range(8):
+        foreign(f"a{seed}", {"LR": 0.1, "SEED": seed}, [{"acc": 0.1 + 0.001 * seed}])
+        value = {"acc": 0.2 + 0.001 * seed} if seed % 2 else lost
+        foreign(f"b{seed}", {"LR": 0.2, "SEED": seed}, [value])
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"], maximize=True)
+    answer = capsys.readouterr().err
+    assert "Best: lr 0.1" in answer
+    words = "4 of 8 finished runs have no finite acc"
+    assert (
+        f"lr 0.2: {words}; its mean is of the others, and nothing is concluded from it." in answer
+    )
+    rows = csv_rows(tmp_path / "out" / "groups.csv")
+    assert [(row["group"], row["note"]) for row in rows] == [("lr 0.1", ""), ("lr 0.2", words)]
+    (row,) = csv_rows(tmp_path / "out" / "differences.csv")
+    verdict = "no conclusion: finished runs of a group have no finite value"
+    assert (row["verdict"], row["p"]) == (verdict, "")
+    assert "4 of 8" in (tmp_path / "out" / "tables.md").read_text()
+    assert words in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_a_metric_with_the_name_of_a_setting_replaces_it_nowhere(foreign, tmp_path, capsys):
     for number, lr in enumerate((0.1, 0.2, 0.5)):
         foreign(f"a/r{number}", {"lr": lr, "note": number}, [{"lr": lr / 2, "acc": lr}, {"lr": 0}])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.config_roles import SEED
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, counted
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.yaml.keys import exact_text
 from zoerefine.lab.analysis.group_names import group_names, shortened
@@ -65,6 +65,17 @@ class Measure:
         if self.metric:
             return run.final(self.metric)
         return run.metric(self.split, "refined", SELECTION_METRIC)
+
+    def is_lost(self, run: Run) -> bool:
+        """Whether a run without a score should have one: it diverged, or did not log it.
+
+        Our own runs may have been evaluated on other scenes.
+        """
+        if run.state != "finished" or run.is_foreign:
+            return run.state == "finished"
+        if self.metric:
+            return self.metric in run.finals
+        return SELECTION_METRIC in run.results.get(self.split, {}).get("refined", {})
 
     def pseudo(self, run: Run) -> float | None:
         """The same of the pseudo depth itself."""
@@ -124,12 +135,14 @@ class RunGroup:
         scored: the finished runs with a final metric on the chosen split; where none finished,
             those with a metric so far. Of runs that are the same with every seed, the first one.
         scores: their final metrics, float64 [len(scored)].
+        lost: its finished runs whose final metric is not finite, or which a script has not logged.
     """
 
     label: str
     runs: list[Run]
     scored: list[Run]
     scores: np.ndarray
+    lost: int = 0
 
     @property
     def is_finished(self) -> bool:
@@ -153,7 +166,8 @@ class RunGroup:
 
 
 def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> list[RunGroup]:
-    """Groups, the best mean first; those of which no run finished follow, then those without one.
+    """Groups, the best mean first; then those that lost runs, those of which no run finished, and
+    those without a mean.
 
     Args:
         by: a setting to group by; None: all settings but the seed.
@@ -171,7 +185,13 @@ def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> lis
     ]
     return sorted(
         groups,
-        key=lambda g: (not len(g.scores), not g.is_finished, measure.sign * g.mean, g.label),
+        key=lambda g: (
+            not len(g.scores),
+            not g.is_finished,
+            bool(g.lost),
+            measure.sign * g.mean,
+            g.label,
+        ),
     )
 
 
@@ -202,7 +222,18 @@ def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
     found = {run.path: measure.score(run) for run in runs}
     scored = finished_or_all([run for run in runs if found[run.path] is not None])
     scored = scored[:1] if have_same_metrics(scored) else scored
-    return RunGroup(label, runs, scored, np.array([found[run.path] for run in scored], np.float64))
+    scores = np.array([found[run.path] for run in scored], np.float64)
+    lost = sum(found[run.path] is None and measure.is_lost(run) for run in runs)
+    return RunGroup(label, runs, scored, scores, lost)
+
+
+def lost_note(group: RunGroup, measure: Measure) -> str:
+    """How many finished runs have no place in the group's mean; empty where none."""
+    finished = sum(run.state == "finished" for run in group.runs)
+    lost = f"{group.lost} of {counted(finished, 'finished run')}"
+    return f"{lost} {'has' if finished == 1 else 'have'} no finite {measure.label}" * bool(
+        group.lost
+    )
 
 
 # Runs that should differ and do not: their script does not read the seed, or what is searched.

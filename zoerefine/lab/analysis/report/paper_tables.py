@@ -65,7 +65,9 @@ def paper_table(
     found = {(d.first, d.second): d for d in differences}
     rows = []
     for group in scored[:LONGEST]:
-        one = [group.label, str(len(group.scores)), mean_text(group)]
+        seeds = str(len(group.scores))
+        seeds += f" of {len(group.scores) + group.lost}" if group.lost else ""
+        one = [group.label, seeds, mean_text(group)]
         rows.append([*one, *comparison_texts(group, beside, found)])
     note = not_comparable_note(groups, measure)
     text = " ".join([*([f"{note}."] if note else []), caption(beside, measure, len(scored))])

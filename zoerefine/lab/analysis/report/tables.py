@@ -13,6 +13,7 @@ from zoerefine.base.files.atomic import replacing
 from zoerefine.lab.analysis.groups import (
     Measure,
     RunGroup,
+    lost_note,
     not_comparable,
     not_comparable_note,
     same_metrics_note,
@@ -100,10 +101,11 @@ def cell(value: Any) -> Any:
 def group_rows(groups: Sequence[RunGroup], measure: Measure) -> tuple[list[str], list[list[Any]]]:
     """Header, and per group the mean over seeds with its interval, and the pseudo depth's mean."""
     header = ["group", "runs", "scored", "mean", "low", "high", "pseudo", "note"]
-    note = not_comparable_note(groups, measure)
+    mark = not_comparable_note(groups, measure)
     rows = [
         [g.label, len(g.runs), len(g.scores), g.mean if g.scored else None,
-         *(g.interval or (None, None)), pseudo_mean(g, measure), note]
+         *(g.interval or (None, None)), pseudo_mean(g, measure),
+         "; ".join(filter(None, [mark, lost_note(g, measure)]))]
         for g in groups
     ]  # fmt: skip
     return header, rows
@@ -213,6 +215,7 @@ def summarize(
         lines.append(comparison_line(with_best(differences, scored), measure))
     if note := seeds_note(groups, differences):
         lines.append(note)
+    lines += [lost_line(group, measure) for group in groups if group.lost]
     lines += unread_lines(groups)
     few = [group for group in scored if len(group.scores) < ENOUGH_RUNS]
     if few:
@@ -231,6 +234,12 @@ def summarize(
         count = counted(len(collection.left_out), "run")
         lines.append(f"Left out: {count}; the table of runs gives the reasons.")
     return lines
+
+
+def lost_line(group: RunGroup, measure: Measure) -> str:
+    """That a group has runs without a value."""
+    rest = "; its mean is of the others, and nothing is concluded from it" if group.scored else ""
+    return f"{group.label}: {lost_note(group, measure)}{rest}."
 
 
 def unread_lines(groups: Sequence[RunGroup]) -> list[str]:

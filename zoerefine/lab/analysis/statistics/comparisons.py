@@ -61,7 +61,9 @@ class Difference:
 
 
 Pair = tuple[RunGroup, RunGroup]
+# Verdicts on groups whose means cannot be compared.
 OTHER = "no conclusion: measured on different "
+LOST = "no conclusion: finished runs of a group have no finite value"
 
 
 def compare_groups(
@@ -104,10 +106,12 @@ def compare_groups(
 def comparison_faults(pairs: Sequence[Pair], measure: Measure) -> list[str]:
     """Why two groups cannot be compared at all, by pair; empty where they can."""
     runs = {run.path: run for pair in pairs for group in pair for run in group.scored}
-    if not not_comparable(list(runs.values()), measure):  # nor has any pair a fault
-        return [""] * len(pairs)
-    found = (not_comparable([*a.scored, *b.scored], measure) for a, b in pairs)
-    return [other and f"{OTHER}{other}" for other in found]
+    differ = bool(not_comparable(list(runs.values()), measure))  # otherwise no pair differs
+    found = []
+    for a, b in pairs:
+        other = not_comparable([*a.scored, *b.scored], measure) if differ else ""
+        found.append(f"{OTHER}{other}" if other else LOST if a.lost or b.lost else "")
+    return found
 
 
 @dataclass(frozen=True)
@@ -226,7 +230,7 @@ def seeds_note(groups: Sequence[RunGroup], differences: Sequence[Difference]) ->
     groups can then reach ALPHA, no data could make a difference significant.
     """
     seeds = {group.label: len(group.scores) for group in groups}
-    comparable = [one for one in differences if not one.verdict.startswith(OTHER)]
+    comparable = [one for one in differences if not one.verdict.startswith((OTHER, LOST))]
     pairs = [(seeds[one.first], seeds[one.second]) for one in comparable]
     tested = [pair for pair in pairs if min(pair) >= ENOUGH_RUNS]
     if not pairs or any(smallest_p(n, m) * len(tested) <= ALPHA for n, m in tested):
