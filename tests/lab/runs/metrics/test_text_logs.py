@@ -151,7 +151,7 @@ def test_columns_that_differ_only_in_spaces_are_left_out_and_named(run):
     ("log.csv", "# run of today, by me\n\n# lr 0.1\nstep,acc\n1,0.5\n", {"acc": {1: 0.5}}),
     ("log.csv", "#params,acc\n7,0.5\n", {"#params": {1: 7}, "acc": {1: 0.5}}),
     ("log.csv", "step,epoch,acc\n,1,0.5\n,2,0.75\n", {"acc": {1: 0.5, 2: 0.75}}),
-    ("log.csv", "epoch,step,acc\n1,100,0.5\n2,nan,0.75\n", {"acc": {100: 0.5, 2: 0.75}}),
+    ("log.csv", "epoch,step,acc\n1,100,0.5\n2,nan,0.75\n", {"acc": {1: 0.5, 2: 0.75}}),
     ("log.csv", "step,acc\n1,0.5\n".encode("utf-16"), {"acc": {1: 0.5}}),
     ("metrics.json", '\ufeff{"acc": 0.5}\n', {"acc": {1: 0.5}}),
     ("log.jsonl", '\ufeff{"step": 3, "acc": 0.5}\n', {"acc": {3: 0.5}}),
@@ -264,6 +264,26 @@ def test_rows_without_a_step_count_from_the_last_start(run):
     run.record(log_bytes_before={"metrics.jsonl": len(first)})
     assert points(run, "acc") == {1: 0.3}
     assert points(run, "f1") == {7: 0.2}
+
+
+BATCHES = [(1, 1, 0.1), (1, 2, 0.2), (1, 4, 0.4), (2, 1, 0.86), (2, 2, 0.87)]  # epoch, iter, acc
+
+
+@pytest.mark.parametrize("name, line, metric", [
+    ("log.csv", "{},{},{}\n", "acc"),
+    ("t.log.json", '{{"mode": "train", "epoch": {}, "iter": {}, "acc": {}}}\n', "train.acc"),
+])  # fmt: skip
+def test_where_steps_begin_again_in_every_epoch_the_epoch_is_the_step(run, name, line, metric):
+    def write(rows):
+        text = "".join(line.format(*row) for row in rows)
+        run.write(name, "epoch,iter,acc\n" * name.endswith("csv") + text)
+        return points(run, metric)
+
+    assert write(BATCHES) == {1: 0.4, 2: 0.87}
+    assert write([(1, 5, 0.1), (2, 5, 0.2)]) == {1: 0.1, 2: 0.2}
+    resumed = [(1, 10, 0.1), (2, 20, 0.2), (3, 30, 0.3), (2, 20, 0.25), (3, 30, 0.35)]
+    assert write(resumed) == {10: 0.1, 20: 0.25, 30: 0.35}
+    assert write([(0.5, 1, 0.1), (1.0, 2, 0.2), (1.0, 3, 0.3)]) == {1: 0.1, 2: 0.2, 3: 0.3}
 
 
 def test_rows_of_mmlab_and_detectron2_are_read(run):

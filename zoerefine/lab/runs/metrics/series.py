@@ -11,7 +11,8 @@ from typing import Any
 Points = dict[float, float]
 
 # Columns and keys that count steps, the preferred one first. None of them is a metric.
-STEP_NAMES = ("step", "global_step", "iteration", "iter", "epoch")
+EPOCH = "epoch"
+STEP_NAMES = ("step", "global_step", "iteration", "iter", EPOCH)
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,17 @@ class MetricLog:
         finals: final values that the log states itself; the others are those of the last step.
         hyperparameters: by name.
         faults: what could not be read, by the place of the fault.
+        by_epoch: the values of rows that state an epoch beside their step.
+        counted: step and epoch of the last such row of each metric.
+        restarts: whether the steps begin again in every epoch: then the epoch is the step.
     """
 
     path: Path
     place: str
     points: dict[str, Points] = field(default_factory=dict)
+    by_epoch: dict[str, Points] = field(default_factory=dict)
+    counted: dict[str, tuple[float, float]] = field(default_factory=dict)
+    restarts: bool = False
     finals: dict[str, float] = field(default_factory=dict)
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
@@ -96,6 +103,26 @@ class MetricLog:
     def add(self, name: str, step: float, value: float) -> None:
         """Record one value."""
         self.points.setdefault(name, {})[step] = value
+
+    def add_counted(self, name: str, step: float, epoch: float | None, value: float) -> None:
+        """Record one value of a row that may also state its epoch."""
+        if epoch is None or math.isnan(epoch):
+            return self.add(name, step, value)
+        last_step, last_epoch = self.counted.get(name, (-math.inf, math.inf))
+        self.counted[name] = step, epoch
+        self.by_epoch.setdefault(name, {})[epoch] = value
+        if epoch > last_epoch and step <= last_step:
+            self.restarts = True
+            self.points |= self.by_epoch
+        if self.restarts:
+            self.points[name] = self.by_epoch[name]
+        else:
+            self.add(name, step, value)
+
+    def forget(self) -> None:
+        """Before a file is read anew."""
+        self.points, self.by_epoch, self.counted, self.faults = {}, {}, {}, {}
+        self.restarts = False
 
 
 def as_series(points: Mapping[float, float]) -> Series:

@@ -17,7 +17,14 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import require_file
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.runs.metrics.pattern import MetricPattern
-from zoerefine.lab.runs.metrics.series import STEP_NAMES, Kind, MetricLog, as_number, parse_number
+from zoerefine.lab.runs.metrics.series import (
+    EPOCH,
+    STEP_NAMES,
+    Kind,
+    MetricLog,
+    as_number,
+    parse_number,
+)
 
 LONGEST_LINE = 2**20  # bytes; a longer one is read in parts
 
@@ -96,7 +103,8 @@ class CsvLog(MetricLog):
         stamp = (status.st_size, status.st_mtime_ns, status.st_ino, ended)
         if stamp == self.stamp:
             return
-        self.stamp, self.points, self.faults = stamp, {}, {}
+        self.stamp = stamp
+        self.forget()
         if status.st_size > MAX_BYTES:
             self.faults["size"] = f"larger than {MAX_BYTES >> 20} MiB, so it is not read"
             return
@@ -146,13 +154,15 @@ class CsvLog(MetricLog):
             step = next(known, None if counters else number)
             if step is None:
                 continue
+            finer = len(counters) > 1 and columns[counters[-1]].lower() == EPOCH
+            epoch = parse_number(row[counters[-1]] or "") if finer else None
             texts = (text for c in phases if (text := (row[c] or "").strip()))
             phase = next((text for text in texts if parse_number(text) is None), "")
             prefix = f"{phase}." if phase else ""
             for column, name in metrics.items():
                 value = parse_number(row[column] or "")
                 if value is not None:
-                    self.add(prefix + name, step, value)
+                    self.add_counted(prefix + name, step, epoch, value)
 
     def _delimiter(self, head: str = "", first: str = "") -> str:
         """What separates the columns: most frequent in the header, as often in the first row."""
@@ -209,10 +219,11 @@ class JsonLog(LineLog):
         step = self.reader.number - self.earlier if step is None else step
         phase = next((row[name] for name in PHASES if isinstance(row.get(name), str)), "")
         prefix = f"{phase}." if phase else ""
+        epoch = as_number(row.get(EPOCH))
         for name, value in row.items():
             number = as_number(value)
             if number is not None and name not in STEP_NAMES and not isnan(step):
-                self.add(prefix + name, step, number)
+                self.add_counted(prefix + name, step, epoch, number)
 
 
 # Files of JSON objects, one a line: scalars.json of MMLab, metrics.json of detectron2, any .jsonl.
@@ -299,7 +310,8 @@ class TrainerStateLog(MetricLog):
         stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
         if stamp == self.stamp:
             return
-        self.stamp, self.points, self.faults = stamp, {}, {}
+        self.stamp = stamp
+        self.forget()
         try:
             rows = json.loads(self.path.read_bytes())["log_history"]
             numbers = [{k: as_number(v) for k, v in row.items()} for row in rows]
