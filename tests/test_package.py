@@ -43,7 +43,8 @@ def test_example_configs_come_with_the_wheel(wheel, tmp_path):
 
 
 def test_training_and_the_rest_need_no_checkout(wheel, tmp_path):
-    wheel("data", "synthesize", "data/synthetic", "--scenes", 8, "--clips", 1, "--frames", 2)
+    wheel("data", "synthesize", "data/synthetic", "--scenes", 8, "--clips", 1, "--frames", 2,
+          "--height", 120, "--width", 160)  # fmt: skip
     wheel("search", "--config", "demo", "--plan", "DATA.ROOT", "data/synthetic")
     (tmp_path / ".git").mkdir()  # somebody's repository is not ours
     words = ("DATA.ROOT", "data/synthetic", "TRAIN.EPOCHS", 1, "MODEL.BASE", 8)
@@ -53,7 +54,8 @@ def test_training_and_the_rest_need_no_checkout(wheel, tmp_path):
 
 
 def test_the_demo_launches_from_a_repository_of_its_own(wheel, installed, tmp_path):
-    wheel("data", "synthesize", "world", "--scenes", 8, "--clips", 1, "--frames", 1)
+    wheel("data", "synthesize", "world", "--scenes", 8, "--clips", 1, "--frames", 1,
+          "--height", 120, "--width", 160)  # fmt: skip
     script = (
         "from zoerefine.commands.demo import demo_repository; demo_repository(); demo_repository()"
     )

@@ -15,7 +15,7 @@ import pytest
 
 from tests.depth_fixtures import TINY
 from tests.machine_faults import CHECKOUT, OtherUser, SmallDisk
-from tests.verb_server import VerbServer
+from tests.verb_server import server_of_user
 from zoerefine.depth.data.layouts.habitatdyn import RGB, ZOE
 
 WORLD = ("--clips", "1", "--height", "48", "--width", "64")
@@ -74,7 +74,7 @@ class Machine:
     def __init__(self, folder):
         self.user = OtherUser(folder / "user")
         self.disk = SmallDisk(self.user.folder, self.user)
-        self.server = VerbServer(self.user)
+        self.server = server_of_user(self.user)
         home = self.user.folder
         self.places = {"config": home / "tiny.yaml", "search": home / "search.yaml",
                        "world": home / "world", "rgb": home / "world" / RGB,

@@ -1,9 +1,9 @@
 """README and tutorials: every command, as it is printed, from the wheel in an empty folder.
 
 A block of `sh` is run; a block of another language whose first line is `# NAME` is that file. What
-needs a network, a camera or a cluster of the reader's own stands in blocks of `console`. Checks get
-less time than the pages give them, README's config is made to train for less, and its search of a
-script makes fewer trials.
+needs a network, a camera or a cluster of the reader's own stands in blocks of `console`. Worlds get
+fewer and smaller frames and checks less time than the pages give them, README's config is made to
+train a smaller network for less, and its search of a script makes fewer trials.
 """
 
 import os
@@ -17,6 +17,7 @@ from tests.slurm import needs_slurm
 from tests.test_dockerfile import ONLY, modules_outside
 
 ROOT = Path(__file__).resolve().parents[1]
+SMALL_WORLD = "--frames 3 --height 120 --width 160"
 BLOCK = re.compile(r"^```(sh|python)\n(?:# (\S+\.py)\n)?(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -24,7 +25,7 @@ def as_script(page):
     """All blocks of a page as one shell script."""
     parts = ["set -euo pipefail"]
     for kind, name, text in BLOCK.findall((ROOT / "docs" / page).read_text()):
-        text = text.replace("--limit 60", "--limit 5")
+        text = text.replace("--limit 60", "--limit 5").replace("--frames 6", SMALL_WORLD)
         parts.append(text if kind == "sh" else f"cat > {name} <<'END_OF_FILE'\n{text}END_OF_FILE")
     return "\n".join(parts)
 
@@ -72,20 +73,20 @@ def test_paper(follow, tmp_path):
 
 def test_own_data(follow):
     output = follow(as_script("tutorial-own-data.md"))
-    assert "8 scenes, 8 clips, 48 frames" in output
+    assert "8 scenes, 8 clips, 24 frames" in output
 
 
 def test_robot(follow, tmp_path):
     """The loop runs with the packages that the page names, and with no other."""
     output = follow(as_script("tutorial-robot.md"))
-    assert output.count(" m ahead") == 6
+    assert output.count(" m ahead") == 3
     page = (ROOT / "docs" / "tutorial-robot.md").read_text()
     (packages,) = re.findall(r"^\$ pip install (numpy .+)$", page, re.MULTILINE)
     blocked = modules_outside({"zoerefine", *packages.split()})
     assert {"torch", "yaml", "matplotlib"} <= blocked
     loop = (tmp_path / "here" / "loop.py").read_text()
     (tmp_path / "here" / "robot.py").write_text(ONLY.format(blocked=blocked) + loop)
-    assert follow("python robot.py").count(" m ahead") == 6
+    assert follow("python robot.py").count(" m ahead") == 3
 
 
 @needs_slurm
@@ -96,13 +97,13 @@ def test_cluster(follow, slurm, tmp_path):
 
 
 # What `zoerefine demo` leaves, made by a smaller study, and a script in a repository of its own.
-BEFORE_README = """
+BEFORE_README = f"""
 set -euo pipefail
-zoerefine data synthesize zoerefine-demo/data/synthetic --scenes 8 --clips 1 --frames 2
+zoerefine data synthesize zoerefine-demo/data/synthetic --scenes 8 --clips 1 {SMALL_WORLD}
 python -c 'from zoerefine.commands.demo import demo_repository as make; make()'
 cd zoerefine-demo
 zoerefine run --repo . --commit HEAD --config demo --module search.py \
-    DATA.ROOT data/synthetic STUDY.TRIALS 1 STUDY.EPOCHS 1 TRAIN.EPOCHS 1
+    DATA.ROOT data/synthetic STUDY.TRIALS 1 STUDY.EPOCHS 1 TRAIN.EPOCHS 1 MODEL.BASE 8
 RGB=data/synthetic/habitat_sim_DAVIS/JPEGImages/480p/0000
 DEPTH=data/synthetic/zoe_depth_raw/0000
 git init --quiet ../script
@@ -110,12 +111,12 @@ cat > ../script/train.py <<'END_OF_FILE'
 import sys
 options = dict(word.lstrip("-").split("=") for word in sys.argv[1:])
 with open("metrics.csv", "w") as file:
-    file.write(f"step,val_acc\\n1,{float(options['lr']) + int(options.get('seed', 0)) / 100}\\n")
+    file.write(f"step,val_acc\\n1,{{float(options['lr']) + int(options.get('seed', 0)) / 100}}\\n")
 END_OF_FILE
 git -C ../script add train.py
 git -C ../script -c user.name=me -c user.email=me@localhost commit --quiet --message script
 """
-LESS = "sed -i 's/EPOCHS: [0-9]*/EPOCHS: 1/g; s/TRIALS: [0-9]*/TRIALS: 2/' my.yaml"
+LESS = "sed -i 's/EPOCHS: [0-9]*/EPOCHS: 1/g; s/TRIALS: ./TRIALS: 2/; s/BASE: 32/BASE: 8/' my.yaml"
 ARRAYS = (
     "import numpy as np\nrgb, zoe_m = np.zeros((48, 64, 3), np.uint8), np.full((48, 64), 2.0)\n"
 )

@@ -7,6 +7,7 @@ A case that takes longer than its tier allows fails.
 import gc
 import os
 import re
+import shutil
 import tempfile
 from collections import Counter
 from functools import cache
@@ -26,6 +27,7 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # the processes of pytest-xdist inherit it
         file, os.environ["ZOEREFINE_KILLS_LOG"] = tempfile.mkstemp(prefix="kills-")
         os.close(file)
+        os.environ["ZOEREFINE_TEST_SERVERS"] = tempfile.mkdtemp(prefix="servers-")
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -38,6 +40,7 @@ def pytest_terminal_summary(terminalreporter):
 def pytest_unconfigure(config):
     if not hasattr(config, "workerinput"):
         os.unlink(os.environ.pop("ZOEREFINE_KILLS_LOG"))
+        shutil.rmtree(os.environ.pop("ZOEREFINE_TEST_SERVERS"))
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -1,11 +1,12 @@
 """Runs zoerefine's commands in forks of one process that has loaded everything once.
 
-    server = VerbServer(user)
+    server = server_of_user(user)
     done = server.run(["train", "--config", "a.yaml"], cwd=folder)    done.code, done.out, done.err
     done = server.run(["-c", "print(1)"], cwd=folder)                 runs code as `python -c` does
 
 A fork starts in milliseconds, a new process in seconds. It runs as the user that is given. Tests
-that run a command as this user share one server: run_verb(["train", ...], cwd).
+that run a command as this user share one server, also those of other test processes, each of which
+has a fork of it: run_verb(["train", ...], cwd).
 """
 
 import atexit
@@ -15,7 +16,9 @@ import io
 import json
 import os
 import resource
+import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +27,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from zoerefine.base.files.locks import lock
 
 LOADED = (
     "PIL.JpegImagePlugin",
@@ -45,6 +50,7 @@ LOADED = (
 )
 LOADED_WITH_TORCH = (
     "torch",
+    "torch._inductor",  # torch.use_deterministic_algorithms loads it
     "zoerefine.depth.training.job",
     "zoerefine.depth.training.check.checks",
     "zoerefine.depth.training.check.profile",
@@ -53,12 +59,13 @@ LOADED_WITH_TORCH = (
     "zoerefine.depth.infer.pipeline",
     "zoerefine.depth.study.trials",
 )
-# What torch.use_deterministic_algorithms loads, in seconds: only servers that train load it.
-LOADED_TO_TRAIN = "torch._inductor"
+WITHOUT_TORCH = "without torch"
 # Commands that never load torch: a fork of a process without it costs half.
 LABORATORY = {"analyze", "diff", "reproduce", "run", "runs"}
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+AT_START = dict(os.environ)  # before any test has changed it
+SERVERS = "ZOEREFINE_TEST_SERVERS"  # names the folder of the sockets (tiers.py)
 # Variables that count when a process starts: a fork would not see a change.
 READ_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "ONEDNN_", "MPL", "GLIBC_")
 
@@ -76,13 +83,8 @@ class Done:
 class VerbServer:
     """The side of the tests: asks for commands, one after the other."""
 
-    def __init__(self, user, *words):
-        self.process = user.start(
-            [sys.executable, "-m", "tests.verb_server", *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    def __init__(self, requests, answers, process=None):
+        self.requests, self.answers, self.process = requests, answers, process
 
     def run(self, words, cwd, env=None, stop_at="", largest_file=None, kill_after=None):
         """Run a command to its end.
@@ -101,8 +103,8 @@ class VerbServer:
             "largest_file": largest_file,
             "kill_after": kill_after,
         }
-        print(json.dumps(request), file=self.process.stdin, flush=True)
-        answer = self.process.stdout.readline()
+        print(json.dumps(request), file=self.requests, flush=True)
+        answer = self.answers.readline()
         assert answer, "the server of commands has ended"
         done = Done(**json.loads(answer))
         if done.code == -signal.SIGKILL:
@@ -110,10 +112,11 @@ class VerbServer:
         return done
 
     def close(self):
-        """End the server."""
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait()
+        """End the server, or one's fork of it."""
+        self.requests.close()
+        self.answers.close()
+        if self.process:
+            self.process.wait()
 
 
 def note_kill(verb):
@@ -123,24 +126,47 @@ def note_kill(verb):
             file.write(f"{verb}\n")
 
 
-class ThisUser:
-    """Starts the server of the tests' own user."""
+PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 
-    def start(self, words, **options):
-        return subprocess.Popen(words, cwd=CHECKOUT, **options)
+
+def command_of(*words):
+    return [sys.executable, "-m", "tests.verb_server", *words]
+
+
+def server_of_user(user):
+    """A server that another user runs."""
+    process = user.start(command_of(), **PIPES)
+    return VerbServer(process.stdin, process.stdout, process)
 
 
 @cache
 def own_server(*words):
-    """This test process's server, and the environment that it was started with."""
-    server = VerbServer(ThisUser(), *words)
+    """This test process's fork of the server, and the environment that the server has.
+
+    The first test process that needs it starts it, and it listens as long as that process lives.
+    """
+    connection = socket.socket(socket.AF_UNIX)
+    path = Path(os.environ[SERVERS], *words, "socket")
+    path.parent.mkdir(exist_ok=True)
+    with lock(path.with_suffix(".lock")):
+        try:
+            connection.connect(str(path))
+        except OSError:
+            path.unlink(missing_ok=True)
+            command = command_of(*words, str(path))
+            started = subprocess.Popen(command, cwd=CHECKOUT, env=AT_START, **PIPES)
+            atexit.register(VerbServer(started.stdin, started.stdout, started).close)
+            assert started.stdout.readline(), "the server of commands did not start"
+            connection.connect(str(path))
+    server = VerbServer(connection.makefile("w"), connection.makefile())
+    connection.close()  # the files keep it
     atexit.register(server.close)
-    return server, dict(os.environ)
+    return server, json.loads(server.answers.readline())
 
 
 def server_of(verb):
     """The server that runs a command."""
-    return own_server(*["without torch"] * (verb in LABORATORY))
+    return own_server(*[WITHOUT_TORCH] * (verb in LABORATORY))
 
 
 def changed_variables(verb):
@@ -161,25 +187,50 @@ def run_verb(words, cwd, env=None, **options):
 
 
 def serve(*words):
-    """The side of the commands: a fork for each line of standard input."""
+    """The side of the commands: a fork for each line of standard input, or of each connection."""
+    load(with_torch=WITHOUT_TORCH not in words)
+    if words and words[-1] != WITHOUT_TORCH:
+        listen(words[-1])
+    else:
+        answer(sys.stdin, os.fdopen(os.dup(1), "w"))
+
+
+def load(with_torch):
     for name in LOADED:
         importlib.import_module(name)
-    if "without torch" not in words:
+    if with_torch:
         with suppress(ModuleNotFoundError):  # of torch
             for name in LOADED_WITH_TORCH:
                 importlib.import_module(name)
     gc.freeze()  # a fork would copy every page whose objects its collector looks at
-    answers = os.fdopen(os.dup(1), "w")
-    for line in sys.stdin:
+
+
+def listen(path):
+    """Serve each connection in a fork, until standard input ends."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    print("it listens", flush=True)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
+    while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            answers = connection.makefile("w")
+            print(json.dumps(dict(os.environ)), file=answers, flush=True)
+            answer(connection.makefile(), answers)
+            os._exit(0)
+        connection.close()
+
+
+def answer(requests, answers):
+    for line in requests:
         print(json.dumps(fork(json.loads(line))), file=answers, flush=True)
 
 
 def fork(request):
     """Run a request in a child process; returns what `Done` holds."""
-    if request["words"][:1] == ["train"] and LOADED_TO_TRAIN not in sys.modules:
-        with suppress(ModuleNotFoundError):  # of torch
-            importlib.import_module(LOADED_TO_TRAIN)
-        gc.freeze()
     start = time.monotonic()
     pipes = [os.pipe(), os.pipe()]
     pid = os.fork()

@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 
-from tests.depth.exporting.sources import random_source
 from tests.processes import CHECKOUT
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import BUNDLE_NAMES
@@ -20,19 +19,17 @@ WITHOUT_TORCHSCRIPT = "tests.depth.exporting.without_torchscript"
 
 
 @pytest.fixture(scope="module")
-def paths(request, tmp_path_factory):
+def paths(request, builder, tmp_path_factory):
     """A bundle of each container by its kind; their files have no suffix."""
     folder, found = tmp_path_factory.mktemp("containers"), {}
     for name in KINDS:
         kind = engine_kind(name)
         if kind.missing_requirement():
             continue
-        if name == "aoti":
-            shutil.copyfile(request.getfixturevalue("aoti_bundle"), folder / name)
-        else:
-            manifest = {"engine": name, "precision": "fp32", "run": "abc", "torch": "2"}
-            bundles.save_bundle(kind.build(random_source(), "fp32"), manifest, folder / name)
+        is_aoti = name == "aoti"
+        made = request.getfixturevalue("aoti_bundle") if is_aoti else builder.bundle(kind, "fp32")
         found[name] = folder / name
+        shutil.copyfile(made, found[name])
     return found
 
 

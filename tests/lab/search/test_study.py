@@ -9,6 +9,7 @@ from optuna_dashboard import get_note
 from tests.lab.search.conftest import commit
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
+from zoerefine.base.registries import ENGINES
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data.split import Split, write_split
 from zoerefine.depth.training.job import find_data
@@ -16,6 +17,12 @@ from zoerefine.lab.search.driver import publish_best
 from zoerefine.lab.search.study.claims import claim_trial, complete
 from zoerefine.lab.search.study.trials import reason_of, trial_run
 from zoerefine.lab.search.subject import TrialOutcome
+
+
+@pytest.fixture
+def one_engine(monkeypatch):
+    """`auto` has one kind to choose from; tests of exporting have all."""
+    monkeypatch.setattr(ENGINES, "_places", {"torchscript": ENGINES["torchscript"]})
 
 
 def test_trials_are_runs_with_provenance_and_the_best_is_trained(study):
@@ -107,7 +114,7 @@ def test_several_objectives_give_a_pareto_front_within_the_limits(open_study):
     assert [trial.values for trial in study.best()] == [[0.2, 4.0], [0.3, 2.0], [0.5, 1.0]]
 
 
-def test_each_point_of_the_front_is_trained_with_its_seeds_and_exported(open_study):
+def test_each_point_of_the_front_is_trained_with_its_seeds_and_exported(open_study, one_engine):
     study = open_study(
         "{MODEL: {BASE: [4, 6]}}",
         *("STUDY.SAMPLER", "grid", "STUDY.OBJECTIVES", "[abs_rel, parameters]"),
@@ -138,7 +145,7 @@ def test_no_trial_within_the_limits_is_an_error(open_study):
         study.best()
 
 
-def test_the_latency_of_the_exported_engine_is_an_objective(searched):
+def test_the_latency_of_the_exported_engine_is_an_objective(searched, one_engine):
     study = searched("{MODEL: {BASE: [4]}}", "STUDY.OBJECTIVES", "[abs_rel, latency_ms]")
     (trial,) = study.best()
     assert trial.values[1] > 0
