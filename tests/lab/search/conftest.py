@@ -51,27 +51,23 @@ def searched(open_study):
 
 
 @pytest.fixture
-def slow(tiny):
-    """A search whose trials write a checkpoint after each of twenty steps."""
+def gated(tiny, tmp_path, monkeypatch):
+    """A search whose trials write a checkpoint after each of eight steps.
+
+    A training waits after two steps until `gated.open()`.
+    """
     tiny.write_text(
         tiny.read_text()
-        + "STUDY: {TRIALS: 3, HEARTBEAT_S: 1}\n"
+        + "STUDY: {TRIALS: 3, HEARTBEAT_S: 20}\n"
         + "SEARCH: {TRAIN: {LR: {low: 0.001, high: 0.01}}}\n"
     )
-    words = ["TRAIN.EPOCHS", "10", "TRAIN.CHECKPOINT_S", "0.0", "TRAIN.PICTURES", "0"]
-    return ["--config", tiny, *words]
-
-
-@pytest.fixture
-def gated(slow, tmp_path, monkeypatch):
-    """That search; a training waits after two steps until `gated.open()`."""
     paths = [str(CHECKOUT), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     gate = tmp_path / "gate"
     monkeypatch.setenv(GATE, str(gate))
-    network = "tests.lab.search.gated_network:Gated"
-    words = [*slow, "MODEL.NAME", network, "STUDY.HEARTBEAT_S", "20"]
-    return SimpleNamespace(words=words, open=gate.touch)
+    words = ["TRAIN.EPOCHS", "4", "TRAIN.CHECKPOINT_S", "0.0", "TRAIN.PICTURES", "0"]
+    network = ("MODEL.NAME", "tests.lab.search.gated_network:Gated")
+    return SimpleNamespace(words=["--config", tiny, *words, *network], open=gate.touch)
 
 
 @pytest.fixture
