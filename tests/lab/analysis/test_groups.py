@@ -13,7 +13,7 @@ from zoerefine.lab.analysis.analyze import analyze
 from zoerefine.lab.analysis.group_names import _unique
 from zoerefine.lab.analysis.groups import Measure, choose_measure, make_groups
 from zoerefine.lab.analysis.pictures import captions
-from zoerefine.lab.analysis.report.tables import summarize
+from zoerefine.lab.analysis.report.tables import run_rows, summarize
 from zoerefine.lab.analysis.statistics.comparisons import compare_groups
 from zoerefine.lab.runs.collect import collect
 
@@ -297,15 +297,15 @@ def test_every_file_marks_runs_that_were_measured_on_other_data(runs, tmp_path):
         ({"commit": "ab" * 20, "processes": 2}, "--processes"),
     ],
 )  # fmt: skip
-def test_runs_of_other_code_are_no_further_seeds(runs, tmp_path, facts, key):
+def test_runs_of_other_code_are_no_further_seeds(runs, facts, key):
     for seed in range(3):
         runs.add(f"a{seed}", seed=seed, scenes=(0.2 + 0.01 * seed,))
         other = runs.add(f"b{seed}", seed=seed, scenes=(0.4 + 0.01 * seed,))
         (other / "provenance.json").write_text(json.dumps(facts))
-    groups = make_groups(collected(runs), Measure("test"))
+    collection, measure = collect([str(runs.folder)]), Measure("test")
+    groups = make_groups(collection.runs, measure)
     assert [len(group.scores) for group in groups] == [3, 3]
-    analyze([str(runs.folder / "*")], tmp_path / "out", by=key)
-    header = (tmp_path / "out" / "runs.csv").read_text().splitlines()[0].split(",")
+    header, _ = run_rows(collection, make_groups(collection.runs, measure, key))
     assert len(set(header)) == len(header)
 
 
