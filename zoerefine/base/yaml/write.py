@@ -128,7 +128,7 @@ def value_like(present: Any, text: str, is_json: bool) -> Any:
     is_word = not is_json and str(present).lower() in FLAG_WORDS
     if (is_word or isinstance(present, bool)) and text.lower() in FLAG_WORDS:
         return FLAG_WORDS[text.lower()]
-    if isinstance(present, str) and not isinstance(read_value(present), str):
+    if present and isinstance(present, str) and not isinstance(read_value(present), str):
         return text
     return read_value(text)
 
