@@ -1,10 +1,15 @@
 """The side-by-side picture of a frame: no text covers another, whatever the names."""
 
+import shutil
+
+import cv2
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from tests.lab.analysis.drawn_texts import assert_readable
 from tests.lab.analysis.reference_pictures import frames
+from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.pictures import panel_figure
 
 LONG = "lr 0.0001, terms [l1_log 1, gradient 0.5"  # as long as a label of diff
@@ -26,3 +31,23 @@ def test_no_text_covers_another_or_leaves_the_picture(names, with_spread, with_t
     )  # fmt: skip
     FigureCanvasAgg(figure)
     assert_readable(figure, narrowest=0.05)
+
+
+def test_frames_of_data_that_have_changed_since_are_not_drawn(
+    exported_run, world, tmp_path, command
+):
+    data, run = tmp_path / "data", tmp_path / "runs" / "run"
+    shutil.copytree(world, data)
+    shutil.copytree(exported_run.path, run)
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace(str(world), str(data)))
+    words = "diff", run, exported_run.path, "--picture", "a.png"
+    done = command(*words)
+    assert done.code == 0, done.err
+    for path in (data / habitatdyn.DEPTH).rglob("*.png"):
+        cv2.imwrite(str(path), cv2.imread(str(path), cv2.IMREAD_UNCHANGED) // np.uint8(2))
+    message = f"the data in {data} have changed since {run} was trained"
+    done = command(*words)
+    assert done.code == 2 and message in done.err
+    assert command("analyze", run, "--out", "report", "--quiet").code == 0
+    assert message in (tmp_path / "report" / "report.html").read_text()

@@ -104,8 +104,15 @@ def draw_side_by_side(first: Run, second: Run, path: Path) -> None:
 
 
 def held_out(run: Run) -> tuple[Cache, np.ndarray]:
-    """The run's cache, and its records of test scenes (or, without test scenes, of validation)."""
-    cache, split = prepare(load_config(RunDir(Path(run.path)).config_file))
+    """The run's cache, and its records of test scenes (or, without test scenes, of validation).
+
+    Raises `UserError` where the data are others than the run recorded.
+    """
+    cfg = load_config(RunDir(Path(run.path)).config_file)
+    cache, split = prepare(cfg)
+    recorded, now = run.provenance.get("dataset_digest"), cache.dataset_digest
+    if recorded and now and recorded not in (now, cache.records_digest):  # of earlier versions
+        raise UserError(f"the data in {cfg.DATA.ROOT} have changed since {run.path} was trained")
     indices = cache.indices(split.test or split.val)
     if not len(indices):
         raise UserError(f"{run.path} has no held-out scenes")

@@ -168,6 +168,21 @@ def test_pseudo_depth_of_a_camera_that_was_corrected_is_a_fault(listed):
     assert inspect(open_dataset(folder))[1] == 0
 
 
+def test_the_error_of_pseudo_depth_is_that_of_the_metrics(listed):
+    """Pixels beyond the range do not count, and predictions are clamped to it."""
+    folder = listed(HEADER, LINE)
+    depth, zoe = DEPTH.copy(), DEPTH.copy()  # truth in millimetres, pseudo depth in m / 256
+    depth[:, 4:], zoe[:, :2], zoe[:, 2:] = 30_000, 768, 256 * 50
+    write_png(folder / "d.png", depth)
+    write_png(folder / "z.png", zoe)
+    for limit_m, errors in ((10, [0.5, 4.0]), (40, [0.5, 19.0, 1 / 3])):
+        columns = [2, 2, 4][: len(errors)]
+        counts = np.array(columns) * 6 - np.array([1, 0, 0][: len(errors)])  # d has an invalid one
+        expected = np.average(errors, weights=counts)
+        report, _ = inspect(open_dataset(folder), limit_m)
+        assert f"pseudo depth: AbsRel {expected:.3f} before refinement" in report
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [("s1", "s1 "), ("room  a", "room a"), ("K\u00fcche", "Ku\u0308che")],

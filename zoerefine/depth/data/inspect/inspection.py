@@ -37,8 +37,8 @@ class FrameReport:
         size: "WIDTHxHEIGHT"; empty for a frame that could not be read.
         nearest_m, farthest_m: of its valid true depth; NaN without any.
         valid_share: of its pixels, by their true depth.
-        abs_rel: of its pseudo depth; NaN where no pixel has both depths.
-        ratio: the median of pseudo to true depth there.
+        abs_rel: of its pseudo depth, as the metrics count it; NaN where no pixel is in their range.
+        ratio: the median of pseudo to true depth where there are both; else NaN.
         is_usable: whether a pixel has pseudo depth and a truth in the range of the metrics.
         orientation: EXIF's; 1 is upright.
     """
@@ -105,13 +105,14 @@ def read_and_report(frame: Frame, dataset: Dataset, limit_m: float) -> FrameRepo
             return FrameReport(size, orientation=orientation, fault=fault)
     valid, both = depth_m > 0, (depth_m > 0) & (zoe_m > 0)
     in_range = both & (depth_m > NEAREST_M) & (depth_m < limit_m)
-    errors = np.abs(zoe_m[both] - depth_m[both]) / depth_m[both]
+    truth_m = depth_m[in_range]
+    errors = np.abs(zoe_m[in_range].clip(NEAREST_M, limit_m) - truth_m) / truth_m
     return FrameReport(
         size,
         nearest_m=float(depth_m[valid].min()),
         farthest_m=float(depth_m.max()),
         valid_share=float(valid.mean()),
-        abs_rel=float(errors.mean()) if both.any() else math.nan,
+        abs_rel=float(errors.mean()) if in_range.any() else math.nan,
         ratio=float(np.median(zoe_m[both] / depth_m[both])) if both.any() else math.nan,
         is_usable=bool(in_range.any()),
         orientation=orientation,
@@ -137,7 +138,8 @@ def _depth_lines(reports: list[FrameReport], pseudo_label: str) -> list[str]:
             f"  {pseudo_label}: AbsRel {np.mean(errors):.3f} before refinement: the mean of "
             "|pseudo - true depth| / true depth"
         )
-    ratio = np.nanmedian([report.ratio for report in usable]) if errors else 1.0
+    ratios = [report.ratio for report in usable if not math.isnan(report.ratio)]
+    ratio = np.median(ratios) if ratios else 1.0
     if not 1 / OTHER_UNIT < ratio < OTHER_UNIT:
         lines.append(
             f"  WARNING: pseudo depth is {ratio:.2g} times the true depth: is one of them in "
