@@ -1,5 +1,8 @@
 """The Python API: cheap to import, complete, and usable without the command line."""
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import pytest
 import torch
 
@@ -53,21 +56,28 @@ def test_an_epoch_of_batches_holds_every_frame_once_and_can_be_kept(world, tmp_p
     assert len({batch.rgb01.sum().item() for batch in kept}) == 4
 
 
-def test_the_callers_settings_of_torch_change_no_training_and_are_kept(world, tmp_path):
-    def weights(name):
-        words = {"DATA.ROOT": str(world), "CACHE.ROOT": str(tmp_path / "cache"),
-                 "CACHE.HEIGHT": 24, "CACHE.WIDTH": 32, "LOADER.BATCH": 4, "MODEL.NAME": "small",
-                 "MODEL.BASE": 4, "TRAIN.STEPS": 2, "TRAIN.PICTURES": 0,
-                 "RUN.ROOT": str(tmp_path), "RUN.NAME": name}  # fmt: skip
-        return zr.train(zr.load_config({}, words)).weights_digest()
+def settings(world, folder, name):
+    """Of a short training."""
+    return {"DATA.ROOT": str(world), "CACHE.ROOT": str(folder / "cache"),
+            "CACHE.HEIGHT": 24, "CACHE.WIDTH": 32, "LOADER.BATCH": 4, "MODEL.NAME": "small",
+            "MODEL.BASE": 4, "TRAIN.STEPS": 2, "TRAIN.PICTURES": 0,
+            "RUN.ROOT": str(folder), "RUN.NAME": name}  # fmt: skip
 
-    expected = weights("plain")
+
+def trained(world, folder, name, seed=0):
+    """The digest of the weights of a short training."""
+    cfg = zr.load_config({"SEED": seed}, settings(world, folder, name))
+    return zr.train(cfg).weights_digest()
+
+
+def test_the_callers_settings_of_torch_change_no_training_and_are_kept(world, tmp_path):
+    expected = trained(world, tmp_path, "plain")
     torch.set_default_dtype(torch.float64)
     torch.set_float32_matmul_precision("medium")
     drawn = torch.get_rng_state()
     try:
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-            assert weights("odd") == expected
+            assert trained(world, tmp_path, "odd") == expected
             assert torch.is_autocast_enabled("cpu") and not torch.is_grad_enabled()
         assert torch.get_default_dtype() is torch.float64
         assert torch.get_float32_matmul_precision() == "medium"
@@ -76,6 +86,21 @@ def test_the_callers_settings_of_torch_change_no_training_and_are_kept(world, tm
     finally:
         torch.set_default_dtype(torch.float32)
         torch.set_float32_matmul_precision("highest")
+
+
+def test_trainings_in_threads_of_one_process_give_the_weights_that_they_give_alone(world, tmp_path):
+    train = partial(trained, world, tmp_path)
+    alone = [train("alone", seed) for seed in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(partial(train, "together"), range(2))) == alone
+
+
+def test_a_search_runs_in_another_thread_than_the_main_one(world, tmp_path):
+    words = settings(world, tmp_path, "s") | {"STUDY.TRIALS": 1, "STUDY.THEN": ""}
+    cfg = zr.load_config({"SEARCH": {"TRAIN": {"LR": [1e-3]}}}, words)
+    with ThreadPoolExecutor(1) as pool:
+        study = pool.submit(zr.search, cfg).result()
+    assert (study.path / "best.yaml").exists()
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path):

@@ -151,6 +151,15 @@ def test_a_script_gets_batches_of_a_folder_in_two_calls(world, tmp_path):
             make_loader(dataset, **options, **{name: value})
     with pytest.raises(UserError, match=r"CACHE\.WIDTH must be"):
         make_loader(dataset, **options | {"size": (24, 0)})
+    for name, value, message in (
+        ("size", (48,), "size is height and width in pixels"),
+        ("seed", -1, "SEED must be"),
+        ("scenes", "scene01", "scenes is a list of names: write"),
+        ("device", "cuda", "device cuda: this machine has no GPU"),
+    ):
+        if name != "device" or not torch.cuda.is_available():
+            with pytest.raises(UserError, match=message):
+                make_loader(dataset, **options | {name: value})
 
 
 @pytest.mark.parametrize("tier", ["mmap", "device"])

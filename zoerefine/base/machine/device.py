@@ -4,11 +4,15 @@ import os
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from threading import RLock
 
 import torch
 
 from zoerefine.base.machine.cores import onednn_may_use
 from zoerefine.base.machine.memory import free_memory
+from zoerefine.base.progress import say
+
+_TURN = RLock()  # of `as_in_a_new_process`
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -84,8 +88,12 @@ def as_in_a_new_process() -> Iterator[None]:
     """Compute as a new process would; afterwards the caller's settings of torch are as before.
 
     They are autocast, gradients, the default type and device, the precision of products in float32,
-    determinism, and the states of the random generators.
+    determinism, and the states of the random generators. Nearly all are of the whole process, so
+    threads take turns.
     """
+    if not _TURN.acquire(blocking=False):
+        say("waiting for the training, search or export of another thread of this process")
+        _TURN.acquire()
     dtype, kind = torch.get_default_dtype(), torch.get_default_device()
     precision = torch.get_float32_matmul_precision()
     strict, timed = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
@@ -106,6 +114,7 @@ def as_in_a_new_process() -> Iterator[None]:
         torch.use_deterministic_algorithms(strict)
         torch.backends.cudnn.benchmark = timed
         random.setstate(state)
+        _TURN.release()
 
 
 def free_memory_on(device: torch.device) -> int:

@@ -57,15 +57,22 @@ def make_loader(
         UserError: an unknown scene, an impossible option, too many broken frames, or too little
             disk space.
     """
+    if isinstance(scenes, str):
+        raise UserError(f"scenes is a list of names: write [{scenes!r}]")
     unknown = sorted(set(scenes) - set(dataset.scenes))
     if unknown:
         known = ", ".join(dataset.scenes)
         raise UserError(f"scenes: {dataset.root} has no {unknown[0]!r}; known: {known}")
     for key, value in (("BATCH", batch), ("ORDER", order), ("TIER", tier), ("THREADS", threads)):
         check_value(f"LOADER.{key}", value)
+    check_value("SEED", seed)
+    if len(size) != 2:
+        raise UserError(f"size is height and width in pixels, got {size}")
     for key, value in zip(("HEIGHT", "WIDTH"), size, strict=True):
         check_value(f"CACHE.{key}", value)
     target = pick_device() if device is None else torch.device(device)
+    if target.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"device {target}: this machine has no GPU that torch can use")
     packed = build_cache(dataset, *size, Path(cache_root), max_broken=max_broken)
     cache = place_records(packed, tier, target)
     indices = cache.indices(tuple(scenes) or cache.scenes)

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -27,7 +28,8 @@ class StopForwarding:
 
     `forward(number, count)` gets the signal's number and how many came so far, this one included:
     by convention the first asks the children to stop with a checkpoint, the second kills them.
-    A signal that this process was started to ignore (nohup) stays ignored.
+    A signal that this process was started to ignore (nohup) stays ignored. In a thread other than
+    the main one no signal is received.
 
     Attributes:
         count: how many stop signals came.
@@ -43,9 +45,10 @@ class StopForwarding:
         self._waiting: list[int] | None = None
 
     def __enter__(self) -> "StopForwarding":
+        in_main_thread = threading.current_thread() is threading.main_thread()
         self._previous = {
             number: signal.signal(number, self._receive)
-            for number in STOP_SIGNALS
+            for number in (STOP_SIGNALS if in_main_thread else ())
             if signal.getsignal(number) != signal.SIG_IGN
         }
         return self
