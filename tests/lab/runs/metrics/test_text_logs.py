@@ -266,6 +266,26 @@ def test_rows_without_a_step_count_from_the_last_start(run):
     assert points(run, "f1") == {7: 0.2}
 
 
+@pytest.mark.parametrize("name, header, line, metric", [
+    ("metrics.jsonl", "", '{{"step": {}, "acc": {}}}\n', "acc"),
+    ("left/out/log.csv", "step,acc\n", "{},{}\n", "acc"),
+    ("left/scalars.json", "", '{{"step": {}, "acc": {}}}\n', "acc"),
+    ("log.txt", "", "step {} acc={}\n", "acc"),
+])  # fmt: skip
+def test_values_that_a_later_attempt_replaces_do_not_count(run, name, header, line, metric):
+    def write(first, second):
+        texts = ["".join(line.format(*row) for row in rows) for rows in (first, second)]
+        run.write(name, header + "".join(texts))
+        sizes = {name: len(header + texts[0])}
+        run.record(metric_patterns=[r"step (?P<step>\d+) acc=(\S+)"], log_bytes_before=sizes)
+        return points(run, metric)
+
+    failed = [(step, step / 100) for step in (1, 2, 3, 4)]
+    assert write(failed, [(1, 0.5), (2, 0.6)]) == {1: 0.5, 2: 0.6}
+    assert write(failed, [(3, 0.5), (4, 0.6)]) == {1: 0.01, 2: 0.02, 3: 0.5, 4: 0.6}
+    assert write(failed, []) == dict(failed)
+
+
 BATCHES = [(1, 1, 0.1), (1, 2, 0.2), (1, 4, 0.4), (2, 1, 0.86), (2, 2, 0.87)]  # epoch, iter, acc
 
 

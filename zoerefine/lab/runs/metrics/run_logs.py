@@ -59,7 +59,7 @@ class RunLogs:
 
     Attributes:
         patterns: find metrics in the job's output.
-        starts: how many bytes a log had when the job was started last, by its name.
+        starts: how many bytes a log had when the job was started last, by its path in the run.
         started_once: whether it is known that the job was started no second time.
         logs: by path, in the order in which later values replace earlier ones.
         results: the numbers of results.json.
@@ -117,10 +117,10 @@ class RunLogs:
             yield text_logs.JsonLog(path, path.name, since=self.starts.get(path.name, 0))
         if not (path in self.logs and self.logs[path].points):
             own = (path for path in find_files(self.run.path) if path != self.run.results_file)
-            yield from _logs_in(own, self.run.path, self.run.left)
+            yield from _logs_in(own, self.run.path, self.starts, self.run.left)
             if workspace is not None:
                 files = find_files(workspace, since)
-                yield from _logs_in(files, workspace, since=since)
+                yield from _logs_in(files, workspace, self.starts, since=since)
         path = self.run.log_file
         if self.patterns and path.is_file():
             since = self.starts.get(path.name, 0)
@@ -255,14 +255,30 @@ def place_of_rows(path: Path, place: Path) -> str:
     return str(place.parent / ((found and found["part"]) or ""))
 
 
+LEFT = RunDir.left
+
+
+def log_bytes(run: RunDir) -> dict[str, int]:
+    """The size of every text log of a run, by its path there: `log_bytes_before` in its record."""
+    logs = [path for path in find_files(run.path) if _kind_of(path) in ("table", "rows")]
+    paths = [path for path in (run.log_file, run.metrics_file) if path.is_file()]
+    return {str(one.relative_to(run.path)): one.stat().st_size for one in (*paths, *logs)}
+
+
 def _logs_in(
-    files: Iterable[Path], root: Path, left: Path | None = None, since: float = 0.0
+    files: Iterable[Path],
+    root: Path,
+    starts: Mapping[str, int],
+    left: Path | None = None,
+    since: float = 0.0,
 ) -> Iterator[MetricLog]:
     """The logs of event files (one for each folder), of tables and of stores of trackers.
 
     Args:
         root: their places are relative to it.
-        left: a folder below it; places of files there are relative to this folder.
+        starts: see `RunLogs`.
+        left: a folder below it; places of files there are relative to this folder. None: the
+            workspace, whose files are moved there.
     """
     for path in files:
         kind = _kind_of(path)
@@ -270,16 +286,17 @@ def _logs_in(
             continue
         base = left if left is not None and path.is_relative_to(left) else root
         place = path.relative_to(base)
+        start = starts.get(str(place) if left and base is root else f"{LEFT}/{place}", 0)
         if kind == "events":
             from zoerefine.lab.runs.metrics.events import EventLog  # late: it needs numpy
 
             yield EventLog(path.parent, str(place.parent), since=since)
         elif kind == "table":
-            yield text_logs.CsvLog(path, str(place.with_suffix("")))
+            yield text_logs.CsvLog(path, str(place.with_suffix("")), since=start)
         elif kind == "trainer":
             yield text_logs.TrainerStateLog(path, str(place.parent))
         elif kind == "rows":
-            yield text_logs.RowsLog(path, place_of_rows(path, place))
+            yield text_logs.RowsLog(path, place_of_rows(path, place), since=start)
         else:
             from zoerefine.lab.runs.metrics.store_logs import StoreLog, find_store  # late: a circle
 

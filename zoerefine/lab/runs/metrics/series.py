@@ -75,6 +75,7 @@ class MetricLog:
         by_epoch: the values of rows that state an epoch beside their step.
         counted: step and epoch of the last such row of each metric.
         restarts: whether the steps begin again in every epoch: then the epoch is the step.
+        earlier: metrics of which only an earlier attempt of the job has logged values so far.
     """
 
     path: Path
@@ -83,6 +84,7 @@ class MetricLog:
     by_epoch: dict[str, Points] = field(default_factory=dict)
     counted: dict[str, tuple[float, float]] = field(default_factory=dict)
     restarts: bool = False
+    earlier: set[str] = field(default_factory=set)
     finals: dict[str, float] = field(default_factory=dict)
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
@@ -102,7 +104,12 @@ class MetricLog:
 
     def add(self, name: str, step: float, value: float) -> None:
         """Record one value."""
-        self.points.setdefault(name, {})[step] = value
+        points = self.points.setdefault(name, {})
+        if name in self.earlier:  # what the earlier attempt logged from here on does not count
+            self.earlier.remove(name)
+            for later in [one for one in points if one > step]:
+                del points[later]
+        points[step] = value
 
     def add_counted(self, name: str, step: float, epoch: float | None, value: float) -> None:
         """Record one value of a row that may also state its epoch."""
@@ -111,18 +118,23 @@ class MetricLog:
         last_step, last_epoch = self.counted.get(name, (-math.inf, math.inf))
         self.counted[name] = step, epoch
         self.by_epoch.setdefault(name, {})[epoch] = value
+        if name in self.earlier:
+            self.by_epoch[name] = {e: v for e, v in self.by_epoch[name].items() if e <= epoch}
         if epoch > last_epoch and step <= last_step:
             self.restarts = True
             self.points |= self.by_epoch
         if self.restarts:
             self.points[name] = self.by_epoch[name]
-        else:
-            self.add(name, step, value)
+        self.add(name, epoch if self.restarts else step, value)
+
+    def begin_attempt(self) -> None:
+        """The job was started again: what follows replaces values of the same and later steps."""
+        self.earlier = set(self.points)
 
     def forget(self) -> None:
         """Before a file is read anew."""
         self.points, self.by_epoch, self.counted, self.faults = {}, {}, {}, {}
-        self.restarts = False
+        self.restarts, self.earlier = False, set()
 
 
 def as_series(points: Mapping[float, float]) -> Series:

@@ -65,14 +65,24 @@ class LineLog(MetricLog):
 
     Attributes:
         since: where in the file the job's last start is. What stands before counts only with a
-            step of its own: the same steps may come again.
+            step of its own that has not come again: see `begin_attempt`.
     """
 
     since: int = 0
+    has_begun: bool = False
     reader: LineReader = field(init=False)
 
     def __post_init__(self) -> None:
         self.reader = LineReader(self.path)
+
+    def is_earlier(self, end: int) -> bool:
+        """Whether the line that ends there is of an earlier attempt of the job."""
+        if end <= self.since:
+            return True
+        if self.since and not self.has_begun:
+            self.has_begun = True
+            self.begin_attempt()
+        return False
 
 
 MAX_BYTES = 64 * 2**20  # a larger file is data, not a log
@@ -87,9 +97,11 @@ class CsvLog(MetricLog):
     """A CSV file. It is read again whenever it has changed, since many scripts write it anew.
 
     Attributes:
+        since: as of a `LineLog`.
         has_steps: whether a column counts steps; otherwise a row's number, from 1, is its step.
     """
 
+    since: int = 0
     has_steps: bool = False
     stamp: tuple[int, ...] = ()
 
@@ -109,15 +121,16 @@ class CsvLog(MetricLog):
             self.faults["size"] = f"larger than {MAX_BYTES >> 20} MiB, so it is not read"
             return
         with open(self.path, "rb") as file:
-            is_wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # PowerShell's
+            earlier = file.read(max(self.since, 2))
+            is_wide = earlier[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # PowerShell's
         text = self.path.read_text("utf-16" if is_wide else "utf-8-sig", "replace")
         complete = text if ended else text[: text.rfind("\n") + 1]
         try:
-            self._read(complete)
+            self._read(complete, earlier[: self.since].count(b"\n"))
         except csv.Error as error:
             self.faults["row"] = f"not a valid CSV file: {error}"
 
-    def _read(self, text: str) -> None:
+    def _read(self, text: str, earlier_lines: int) -> None:
         lines = list(io.StringIO(text))
         above = lines_above_header(lines)
         delimiter = self._delimiter(*lines[above : above + 2])
@@ -143,6 +156,9 @@ class CsvLog(MetricLog):
             if name and name.lower() not in STEP_NAMES and name not in twice
         }
         for number, row in enumerate(rows, 1):
+            if earlier_lines and above + rows.line_num > earlier_lines:
+                earlier_lines = 0
+                self.begin_attempt()
             if any(row.get(None, ())):  # the values without a column
                 self.faults["row"] = (
                     f"line {above + rows.line_num} has more values than columns: write decimal "
@@ -192,10 +208,10 @@ class JsonLog(LineLog):
     """metrics.jsonl: one JSON object a line, with a step and metrics, which may be nested.
 
     Attributes:
-        earlier: lines before the job's last start.
+        lines_before: lines before the job's last start.
     """
 
-    earlier: int = 0
+    lines_before: int = 0
 
     @property
     def kind(self) -> Kind:
@@ -204,8 +220,8 @@ class JsonLog(LineLog):
     def update(self, ended: bool) -> None:
         """Read the new rows."""
         for line in self.reader.new_lines(ended):
-            if self.reader.offset <= self.since:
-                self.earlier = self.reader.number
+            if self.is_earlier(self.reader.offset):
+                self.lines_before = self.reader.number
             row = parse_object(line)
             if row is not None:
                 self._add_row(row)
@@ -216,7 +232,7 @@ class JsonLog(LineLog):
         step = step_of(row)
         if step is None and self.reader.offset <= self.since:
             return
-        step = self.reader.number - self.earlier if step is None else step
+        step = self.reader.number - self.lines_before if step is None else step
         phase = next((row[name] for name in PHASES if isinstance(row.get(name), str)), "")
         prefix = f"{phase}." if phase else ""
         epoch = as_number(row.get(EPOCH))
@@ -380,8 +396,9 @@ class OutputLog(LineLog):
     def _search(self, lines: list[tuple[int, str]], deadline: float) -> None:
         """Raises `TimeoutError` at the deadline, a time of `time.monotonic`."""
         for (end, line), pattern in product(lines, self.patterns):
+            is_earlier = self.is_earlier(end)
             for name, step, value in pattern.find(line, deadline - time.monotonic()):
-                if step is None and end <= self.since:
+                if step is None and is_earlier:
                     continue
                 counted = len(self.points.get(name, ())) + 1
                 self.add(name, counted if step is None else step, value)
