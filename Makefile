@@ -17,8 +17,8 @@ PACKAGE := $(VENV)/package
 EXTRAS_READY := $(VENV)/.extras-installed
 DATA ?=
 # The first Python that is new enough; `make PYTHON=... demo` takes another.
-PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13 python3.14,$(shell \
-  $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 # One thread for each test process: more would only wait for one another.
 # A test process that crashes ends the run: with a new one in its place pytest-xdist may never end.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --max-worker-restart 0

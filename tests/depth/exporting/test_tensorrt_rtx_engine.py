@@ -1,8 +1,6 @@
 """TensorRT for RTX: its parser and its builder, which need no GPU."""
 
 import ctypes
-import subprocess
-import sys
 import zipfile
 from unittest.mock import Mock
 
@@ -11,6 +9,7 @@ import pytest
 import torch
 
 from tests.depth.exporting.sources import random_source
+from tests.processes import run_python
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import NETWORKS
 from zoerefine.depth.exporting.bundle.bundle import read_manifest
@@ -200,5 +199,5 @@ def test_without_the_package_the_error_says_how_to_install_it():
         "from zoerefine.depth.exporting.engines import tensorrt_rtx_engine as engine\n"
         "engine.bindings()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = run_python(code)
     assert "pip install 'zoerefine[tensorrt-rtx]'" in done.stderr

@@ -98,7 +98,7 @@ def test_a_finished_run_says_that_its_data_have_changed(train, world, tmp_path, 
 def test_damaged_results_are_computed_again(train, capsys):
     run = train(*QUICK)
     before, weights = run.results(), run.weights_digest_file.read_text()
-    for text in ("", "{", "[]", "3", "{}", "[" * 99_999):
+    for text in ("", "[]", "{}", "[" * 99_999):
         run.results_file.write_text(text)
         assert train(*QUICK) == run
         assert "results.json is written again" in capsys.readouterr().err
