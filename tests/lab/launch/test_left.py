@@ -13,6 +13,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.housekeeping import clean
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.workspace import left as left_files
+from zoerefine.lab.runs.metrics import read_metrics
 
 
 @pytest.fixture
@@ -74,6 +75,22 @@ def test_new_ignored_and_changed_files_are_collected_with_their_digests(ended, r
     ]
     digests = json.loads(run.provenance_file.read_text())["outputs"]
     assert digests == {f"left/{one['path']}": one["sha256"] for one in left["files"]}
+
+
+def test_a_committed_log_that_the_job_wrote_is_its_own(ended, repository):
+    """Written with the same bytes it counts, and what the commit has before is not the job's."""
+    for name, text in (("metrics.json", '{"acc": 0.5}'), ("log.csv", "step,acc\n1,0.1\n9,0.9\n")):
+        (repository.folder / name).write_text(text)
+    run, folder = ended(commit=repository.commit("metrics"))
+    (folder / "metrics.json").write_text('{"acc": 0.5}')
+    (folder / "version.txt").touch()
+    with open(folder / "log.csv", "a") as file:
+        file.write("1,0.2\n2,0.3\n")
+    left_files.collect(run, folder)
+    assert listed(run) == (["log.csv", "metrics.json"], [])
+    assert read_metrics(run).series["acc"].values == [0.2, 0.3]
+    (run.left / "log.csv").unlink()
+    assert read_metrics(run).final == {"acc": 0.5}
 
 
 def test_after_a_collection_another_run_uses_the_workspace(ended):

@@ -12,7 +12,7 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from zoerefine.base.files.atomic import HALF_WRITTEN, digest_file, remove_half_written, replacing
@@ -160,12 +160,19 @@ class LeftFiles:
 
     Attributes:
         names: paths of new and changed files, symbolic links among them; relative, sorted.
-        spoiled: whether recorded files were changed or deleted, so that no other run can use the
-            workspace.
+        spoiled: whether recorded files were changed or deleted, or are to be moved to the run, so
+            that no other run can use the workspace.
+        committed: of logs that the commit has and the job appended to, how many bytes it has.
     """
 
     names: tuple[str, ...]
     spoiled: bool
+    committed: Mapping[str, int] = field(default_factory=dict)
+
+
+# Of files that may hold metrics. One that the commit has counts as the job's also where the job
+# wrote the same bytes, and is its own only from where it differs.
+LOG_SUFFIXES = {".csv", ".tsv", ".json", ".jsonl"}
 
 
 def left_files(folder: Path) -> LeftFiles:
@@ -181,8 +188,25 @@ def left_files(folder: Path) -> LeftFiles:
     found = compare(folder, record)
     own = set(in_repositories(record, [*found.new, *found.changed]))
     kept = [name for name in found.changed if name in found.contents.files]
-    names = sorted({*found.new, *kept} - own)
-    return LeftFiles(tuple(names), spoiled=bool(found.changed or own))
+    again = [
+        name
+        for name, facts in found.touched.items()
+        if Path(name).suffix.lower() in LOG_SUFFIXES
+        and facts.mtime_ns != record.files[name].mtime_ns
+    ]
+    names = sorted({*found.new, *kept, *again} - own)
+    committed = {name: record.files[name].size for name in kept if is_longer(folder, record, name)}
+    return LeftFiles(tuple(names), bool(found.changed or own or again), committed)
+
+
+def is_longer(folder: Path, record: WorkspaceRecord, name: str) -> bool:
+    """Whether a log begins with the bytes that the commit has of it."""
+    size, path = record.files[name].size, folder / name
+    is_log = Path(name).suffix.lower() in LOG_SUFFIXES and not path.is_symlink()
+    if not is_log or not 0 < size < path.stat().st_size:
+        return False
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read(size)).hexdigest() == record.files[name].digest
 
 
 def compare(folder: Path, record: WorkspaceRecord) -> Differences:

@@ -28,7 +28,8 @@ def read_metrics(run: RunDir, patterns: Sequence[str] = ()) -> RunMetrics:
     except UserError as error:
         recorded, fault = {}, str(error)
     patterns = (*recorded_patterns(recorded), *patterns)
-    logs = RunLogs(run, patterns, attempt_starts(recorded), recorded.get("attempt") == 1)
+    sizes = (log_bytes(recorded, f"log_bytes_{name}") for name in ("before", "committed"))
+    logs = RunLogs(run, patterns, *sizes, recorded.get("attempt") == 1)
     logs.update()
     metrics = logs.metrics()
     return replace(metrics, faults=(fault, *metrics.faults)) if fault else metrics
@@ -40,9 +41,9 @@ def recorded_patterns(recorded: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(map(str, found)) if isinstance(found, list) else (str(found),)
 
 
-def attempt_starts(recorded: Mapping[str, Any]) -> Mapping[str, int]:
-    """How many bytes each log had when the job was started last."""
-    found = recorded.get("log_bytes_before")
+def log_bytes(recorded: Mapping[str, Any], fact: str) -> Mapping[str, int]:
+    """How many bytes of each log are of before the job's last start, or of its commit."""
+    found = recorded.get(fact)
     pairs = found.items() if isinstance(found, dict) else ()
     return {name: size for name, size in pairs if isinstance(size, int)}
 
@@ -67,7 +68,8 @@ class MetricFollower:
     _known: dict[float, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._logs = RunLogs(self.run, self.patterns, attempt_starts(self.run.recorded()))
+        starts = log_bytes(self.run.recorded(), "log_bytes_before")
+        self._logs = RunLogs(self.run, self.patterns, starts)
 
     def new(self) -> list[tuple[float, float]]:
         """Steps and values since the last call, in the order of the steps; values may be NaN.

@@ -60,6 +60,7 @@ class RunLogs:
     Attributes:
         patterns: find metrics in the job's output.
         starts: how many bytes a log had when the job was started last, by its path in the run.
+        committed: how many bytes of a log are the commit's, by its path in the run.
         started_once: whether it is known that the job was started no second time.
         logs: by path, in the order in which later values replace earlier ones.
         results: the numbers of results.json.
@@ -69,6 +70,7 @@ class RunLogs:
     run: RunDir
     patterns: Sequence[str] = ()
     starts: Mapping[str, int] = field(default_factory=dict)
+    committed: Mapping[str, int] = field(default_factory=dict)
     started_once: bool = False
     logs: dict[Path, MetricLog] = field(default_factory=dict)
     results: dict[str, float] = field(default_factory=dict)
@@ -117,10 +119,11 @@ class RunLogs:
             yield text_logs.JsonLog(path, path.name, since=self.starts.get(path.name, 0))
         if not (path in self.logs and self.logs[path].points):
             own = (path for path in find_files(self.run.path) if path != self.run.results_file)
-            yield from _logs_in(own, self.run.path, self.starts, self.run.left)
+            sizes = (self.starts, self.committed)
+            yield from _logs_in(own, self.run.path, *sizes, self.run.left)
             if workspace is not None:
                 files = find_files(workspace, since)
-                yield from _logs_in(files, workspace, self.starts, since=since)
+                yield from _logs_in(files, workspace, *sizes, since=since)
         path = self.run.log_file
         if self.patterns and path.is_file():
             since = self.starts.get(path.name, 0)
@@ -269,6 +272,7 @@ def _logs_in(
     files: Iterable[Path],
     root: Path,
     starts: Mapping[str, int],
+    committed: Mapping[str, int],
     left: Path | None = None,
     since: float = 0.0,
 ) -> Iterator[MetricLog]:
@@ -276,7 +280,7 @@ def _logs_in(
 
     Args:
         root: their places are relative to it.
-        starts: see `RunLogs`.
+        starts, committed: see `RunLogs`.
         left: a folder below it; places of files there are relative to this folder. None: the
             workspace, whose files are moved there.
     """
@@ -286,17 +290,18 @@ def _logs_in(
             continue
         base = left if left is not None and path.is_relative_to(left) else root
         place = path.relative_to(base)
-        start = starts.get(str(place) if left and base is root else f"{LEFT}/{place}", 0)
+        name = str(place) if left and base is root else f"{LEFT}/{place}"
+        sizes = {"since": starts.get(name, 0), "skipped": committed.get(name, 0)}
         if kind == "events":
             from zoerefine.lab.runs.metrics.events import EventLog  # late: it needs numpy
 
             yield EventLog(path.parent, str(place.parent), since=since)
         elif kind == "table":
-            yield text_logs.CsvLog(path, str(place.with_suffix("")), since=start)
+            yield text_logs.CsvLog(path, str(place.with_suffix("")), **sizes)
         elif kind == "trainer":
             yield text_logs.TrainerStateLog(path, str(place.parent))
         elif kind == "rows":
-            yield text_logs.RowsLog(path, place_of_rows(path, place), since=start)
+            yield text_logs.RowsLog(path, place_of_rows(path, place), **sizes)
         else:
             from zoerefine.lab.runs.metrics.store_logs import StoreLog, find_store  # late: a circle
 

@@ -66,9 +66,11 @@ class LineLog(MetricLog):
     Attributes:
         since: where in the file the job's last start is. What stands before counts only with a
             step of its own that has not come again: see `begin_attempt`.
+        skipped: how many bytes at the beginning are not the job's.
     """
 
     since: int = 0
+    skipped: int = 0
     has_begun: bool = False
     reader: LineReader = field(init=False)
 
@@ -97,11 +99,12 @@ class CsvLog(MetricLog):
     """A CSV file. It is read again whenever it has changed, since many scripts write it anew.
 
     Attributes:
-        since: as of a `LineLog`.
+        since, skipped: as of a `LineLog`.
         has_steps: whether a column counts steps; otherwise a row's number, from 1, is its step.
     """
 
     since: int = 0
+    skipped: int = 0
     has_steps: bool = False
     stamp: tuple[int, ...] = ()
 
@@ -121,16 +124,16 @@ class CsvLog(MetricLog):
             self.faults["size"] = f"larger than {MAX_BYTES >> 20} MiB, so it is not read"
             return
         with open(self.path, "rb") as file:
-            earlier = file.read(max(self.since, 2))
-            is_wide = earlier[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # PowerShell's
+            head = file.read(max(self.since, self.skipped, 2))
+            is_wide = head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # PowerShell's
         text = self.path.read_text("utf-16" if is_wide else "utf-8-sig", "replace")
         complete = text if ended else text[: text.rfind("\n") + 1]
         try:
-            self._read(complete, earlier[: self.since].count(b"\n"))
+            self._read(complete, *(head[:n].count(b"\n") for n in (self.since, self.skipped)))
         except csv.Error as error:
             self.faults["row"] = f"not a valid CSV file: {error}"
 
-    def _read(self, text: str, earlier_lines: int) -> None:
+    def _read(self, text: str, earlier_lines: int, skipped_lines: int) -> None:
         lines = list(io.StringIO(text))
         above = lines_above_header(lines)
         delimiter = self._delimiter(*lines[above : above + 2])
@@ -156,6 +159,8 @@ class CsvLog(MetricLog):
             if name and name.lower() not in STEP_NAMES and name not in twice
         }
         for number, row in enumerate(rows, 1):
+            if above + rows.line_num <= skipped_lines:
+                continue
             if earlier_lines and above + rows.line_num > earlier_lines:
                 earlier_lines = 0
                 self.begin_attempt()
@@ -220,6 +225,9 @@ class JsonLog(LineLog):
     def update(self, ended: bool) -> None:
         """Read the new rows."""
         for line in self.reader.new_lines(ended):
+            if self.reader.offset <= self.skipped:
+                self.lines_before = self.reader.number
+                continue
             if self.is_earlier(self.reader.offset):
                 self.lines_before = self.reader.number
             row = parse_object(line)
