@@ -28,8 +28,8 @@ def read_metrics(run: RunDir, patterns: Sequence[str] = ()) -> RunMetrics:
     except UserError as error:
         recorded, fault = {}, str(error)
     patterns = (*recorded_patterns(recorded), *patterns)
-    sizes = (log_bytes(recorded, f"log_bytes_{name}") for name in ("before", "committed"))
-    logs = RunLogs(run, patterns, *sizes, recorded.get("attempt") == 1)
+    before, committed = (log_bytes(recorded, name) for name in ("before", "committed"))
+    logs = RunLogs(run, patterns, before, committed, recorded.get("attempt") == 1)
     logs.update()
     metrics = logs.metrics()
     return replace(metrics, faults=(fault, *metrics.faults)) if fault else metrics
@@ -41,9 +41,10 @@ def recorded_patterns(recorded: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(map(str, found)) if isinstance(found, list) else (str(found),)
 
 
-def log_bytes(recorded: Mapping[str, Any], fact: str) -> Mapping[str, int]:
-    """How many bytes of each log are of before the job's last start, or of its commit."""
-    found = recorded.get(fact)
+def log_bytes(recorded: Mapping[str, Any], what: str) -> Mapping[str, int]:
+    """How many bytes each log had `before` the job's last start, or are the commit's
+    (`committed`)."""
+    found = recorded.get(f"log_bytes_{what}")
     pairs = found.items() if isinstance(found, dict) else ()
     return {name: size for name, size in pairs if isinstance(size, int)}
 
@@ -68,7 +69,7 @@ class MetricFollower:
     _known: dict[float, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        starts = log_bytes(self.run.recorded(), "log_bytes_before")
+        starts = log_bytes(self.run.recorded(), "before")
         self._logs = RunLogs(self.run, self.patterns, starts)
 
     def new(self) -> list[tuple[float, float]]:

@@ -291,17 +291,18 @@ def _logs_in(
         base = left if left is not None and path.is_relative_to(left) else root
         place = path.relative_to(base)
         name = str(place) if left and base is root else f"{LEFT}/{place}"
-        sizes = {"since": starts.get(name, 0), "skipped": committed.get(name, 0)}
+        started, skipped = starts.get(name, 0), committed.get(name, 0)
         if kind == "events":
             from zoerefine.lab.runs.metrics.events import EventLog  # late: it needs numpy
 
             yield EventLog(path.parent, str(place.parent), since=since)
         elif kind == "table":
-            yield text_logs.CsvLog(path, str(place.with_suffix("")), **sizes)
+            yield text_logs.CsvLog(path, str(place.with_suffix("")), since=started, skipped=skipped)
         elif kind == "trainer":
             yield text_logs.TrainerStateLog(path, str(place.parent))
         elif kind == "rows":
-            yield text_logs.RowsLog(path, place_of_rows(path, place), **sizes)
+            place_text = place_of_rows(path, place)
+            yield text_logs.RowsLog(path, place_text, since=started, skipped=skipped)
         else:
             from zoerefine.lab.runs.metrics.store_logs import StoreLog, find_store  # late: a circle
 
