@@ -61,6 +61,38 @@ def test_the_patch_does_not_depend_on_the_users_display_settings(enter, reposito
     assert (place / "version.txt").read_text() == "changed"
 
 
+def test_equal_changes_have_one_digest_whatever_the_users_diff_settings(repository, tmp_path):
+    folder = repository.folder
+    lines = [f"line {number}\n\n" for number in range(40)]
+    (folder / "a.txt").write_text("".join(lines))
+    (folder / "ü.txt").write_text("".join(lines))
+    commit = repository.commit("three")
+    for name in ("a.txt", "ü.txt"):
+        moved = [*lines[20:30], *lines[:20], "new\n", *lines[30:]]
+        (folder / name).write_text("".join(moved))
+    (tmp_path / "order").write_text("ü.txt\na.txt\n")
+
+    def digest():
+        source, config = parse_address(str(folder)), tmp_path / "job.yaml"
+        return read_changes(source, commit, True, config).digest
+
+    expected = digest()
+    for key, value in {
+        "diff.context": "0",
+        "diff.interHunkContext": "9",
+        "diff.algorithm": "patience",
+        "diff.indentHeuristic": "false",
+        "diff.suppressBlankEmpty": "true",
+        "diff.orderFile": str(tmp_path / "order"),
+        "diff.noprefix": "true",
+        "diff.renames": "copies",
+        "core.abbrev": "40",
+        "core.quotePath": "false",
+    }.items():
+        repository.git("config", key, value)
+        assert digest() == expected, key
+
+
 def test_the_users_index_and_objects_are_only_read(enter, repository):
     (repository.folder / "version.txt").write_text("changed")
     objects = repository.folder / ".git" / "objects"

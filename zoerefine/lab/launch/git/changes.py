@@ -26,8 +26,13 @@ from zoerefine.lab.launch.git.commands import (
 )
 
 MAX_BYTES = 64 * 2**20
-# The user's own display settings could give a patch that does not apply.
+# The user's own display settings could give a patch that does not apply, or another one for the
+# same changes.
+PATCH_SETTINGS = (
+    *("-c", "diff.suppressBlankEmpty=false", "-c", "diff.orderFile=", "-c", "core.quotePath=true"),
+)
 PATCH_OPTIONS = (
+    *("--unified=3", "--inter-hunk-context=0", "--diff-algorithm=myers", "--indent-heuristic"),
     *("--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv"),
     *("--no-color", "--src-prefix=a/", "--dst-prefix=b/", "--ignore-submodules=all"),
 )
@@ -146,7 +151,7 @@ def make_patch(folder: Path, commit: str, files: Sequence[str]) -> Changes:
         write_alternates(Path(scratch), own["objects"])
         git("add", "--all", "--ignore-errors", folder=folder, env=env, foreign=True)
         check_submodules(folder, commit, files, env)
-        words = ("diff-index", "--cached", "-p", *PATCH_OPTIONS, commit)
+        words = (*PATCH_SETTINGS, "diff-index", "--cached", "-p", *PATCH_OPTIONS, commit)
         patch = git_bytes(*words, folder=folder, env=env, foreign=True)
         tree = git("write-tree", folder=folder, env=env, foreign=True)
     check_secrets(folder, commit, patch, files)
