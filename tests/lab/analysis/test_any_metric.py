@@ -22,6 +22,7 @@ from zoerefine.lab.listing.index import RunIndex
 from zoerefine.lab.listing.selection import Selection, select
 from zoerefine.lab.runs.collect import collect
 from zoerefine.lab.runs.filter import parse_filter
+from zoerefine.lab.runs.read import MOST_METRICS
 
 
 @pytest.fixture
@@ -171,6 +172,29 @@ def csv_rows_of(runs, out):
     """The rows of runs.csv of an analysis by the metric `lr`."""
     analyze([str(runs)], out, metrics=["lr"])
     return csv_rows(out / "runs.csv")
+
+
+def test_every_metric_of_a_run_counts_however_many_it_has(foreign, tmp_path, capsys):
+    many = {f"m{number:03d}": number for number in range(250)}
+    for seed in range(4):
+        rows = [{"acc": 0.1} | many] if seed < 2 else [many | {"acc": 0.2}]
+        foreign(f"a/r{seed}", {"SEED": seed}, rows)
+    analyze([str(tmp_path / "runs/a")], tmp_path / "out", metrics=["acc"])
+    (row,) = csv_rows(tmp_path / "out" / "groups.csv")
+    assert (row["scored"], float(row["mean"])) == ("4", pytest.approx(0.15))
+    capsys.readouterr()
+    assert main(["runs", str(tmp_path / "runs"), "--where", "m249>3 and acc>0.15"]) == 0
+    assert "2 runs" in capsys.readouterr().err
+
+
+def test_a_metric_beyond_those_that_are_kept_is_found_by_name(foreign, tmp_path):
+    row = {f"m{number:04d}": number for number in range(MOST_METRICS)} | {"acc": 0.5}
+    foreign("a", {}, [row])
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"])
+    (row,) = csv_rows(tmp_path / "out" / "runs.csv")
+    assert (row["acc"], row["note"]) == (
+        "0.5", "1 metric left out: --metric NAME compares any"
+    )  # fmt: skip
 
 
 def test_verdicts_follow_the_direction(foreign, tmp_path):

@@ -229,11 +229,11 @@ def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
 
 def lost_note(group: RunGroup, measure: Measure) -> str:
     """How many finished runs have no place in the group's mean; empty where none."""
+    if not group.lost:
+        return ""
     finished = sum(run.state == "finished" for run in group.runs)
-    lost = f"{group.lost} of {counted(finished, 'finished run')}"
-    return f"{lost} {'has' if finished == 1 else 'have'} no finite {measure.label}" * bool(
-        group.lost
-    )
+    has = "has" if finished == 1 else "have"
+    return f"{group.lost} of {counted(finished, 'finished run')} {has} no finite {measure.label}"
 
 
 # Runs that should differ and do not: their script does not read the seed, or what is searched.

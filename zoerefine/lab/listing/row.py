@@ -119,13 +119,13 @@ def final_metrics(
     """
     from zoerefine.lab.runs.metrics import read_metrics
     from zoerefine.lab.runs.metrics.find_files import find_files
-    from zoerefine.lab.runs.read import MOST_METRICS, is_foreign
+    from zoerefine.lab.runs.read import is_foreign, kept
     from zoerefine.lab.runs.record import finite_number
 
     is_complete = True
     if state == RUNNING or is_foreign(run, recorded):
         metrics = read_metrics(run, patterns)
-        found: dict[str, Any] = dict(list(metrics.final.items())[:MOST_METRICS])
+        found: dict[str, Any] = kept(metrics.final)
         is_complete = not metrics.faults or all(
             os.access(path, os.R_OK) for path in find_files(run.path)
         )

@@ -5,12 +5,13 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
 from zoerefine.base.config_roles import SEED
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, counted
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir, require_file
@@ -31,7 +32,19 @@ from zoerefine.lab.runs.record import (
     read_tree,
 )
 
-MOST_METRICS = 200  # whose final values are kept
+MOST_METRICS = 2000  # whose final values are kept, beside those that are asked for
+
+
+def kept(finals: Mapping[str, float], names: Sequence[str] = ()) -> dict[str, float]:
+    """The final values that are kept of a run."""
+    asked = {name: finals[name] for name in names if name in finals}
+    return dict(islice(finals.items(), MOST_METRICS)) | asked
+
+
+def too_many(finals: Mapping[str, float]) -> list[str]:
+    """What is said about metrics that are not kept."""
+    more = len(finals) - MOST_METRICS
+    return [f"{counted(more, 'metric')} left out: --metric NAME compares any"] if more > 0 else []
 
 
 def is_foreign(run: RunDir, recorded: Mapping[str, Any]) -> bool:
@@ -71,9 +84,9 @@ def read_foreign_run(
         provenance=recorded,
         engine={},
         is_foreign=True,
-        finals=dict(list(metrics.final.items())[:MOST_METRICS]),
+        finals=kept(metrics.final, names),
         curves=read_curves(metrics.series, names),
-        faults=list(metrics.faults),
+        faults=[*metrics.faults, *too_many(metrics.final)],
     )
 
 

@@ -12,7 +12,7 @@ from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.run_dir import BUNDLE_NAMES, ENGINE, RunDir
 from zoerefine.lab.runs.metrics import RunMetrics, read_metrics
 from zoerefine.lab.runs.metrics.find_files import files_with_stats
-from zoerefine.lab.runs.read import MOST_METRICS, read_curves, read_run
+from zoerefine.lab.runs.read import kept, read_curves, read_run, too_many
 from zoerefine.lab.runs.record import COMMIT, DIGITS, Collection, Run
 from zoerefine.lab.runs.trackers.stores import TrackerStore
 from zoerefine.lab.runs.trackers.tracked_run import TrackedRun
@@ -45,9 +45,9 @@ def as_run(found: TrackedRun, names: Sequence[str]) -> Run:
         },
         engine={},
         is_foreign=True,
-        finals=dict(sorted(found.finals.items())[:MOST_METRICS]),
+        finals=kept(dict(sorted(found.finals.items())), names),
         curves=read_curves(found.series, names),
-        faults=found.faults,
+        faults=[*found.faults, *too_many(found.finals)],
     )
 
 

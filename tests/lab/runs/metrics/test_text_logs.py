@@ -116,6 +116,71 @@ def test_a_row_with_decimal_commas_and_doubled_columns_are_left_out_and_named(ru
     assert found.faults == ("log: two columns are called acc",)
 
 
+@pytest.mark.parametrize(
+    ("text", "column", "cell"),
+    [
+        ("step;loss\n1;1\n2;0,5\n3;0,25\n", "loss", "0,5"),
+        ("step;loss\n1;0,75\n2;0,5\n", "loss", "0,75"),
+        ('step,loss\n1,100\n2,"1,000"\n', "loss", "1,000"),
+        ("step,loss\n1,100\n2,12%\n", "loss", "12%"),
+        ('step,loss\n999,0.5\n"1,000",0.25\n', "step", "1,000"),
+    ],
+)
+def test_a_column_whose_numbers_cannot_all_be_read_is_left_out_and_named(run, text, column, cell):
+    run.write("left/log.csv", text)
+    metrics = read_metrics(run)
+    assert metrics.final == {}
+    (fault,) = metrics.faults
+    assert f"column {column} is not read: '{cell}' in line" in fault
+    assert "write numbers with decimal points" in fault
+
+
+PARTS = [{"fold": "a"}, {"fold": 0}, {"split": 0}, {"task": "left", "split": "val"}]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=str)
+@pytest.mark.parametrize("name", ["left/log.csv", "left/log.jsonl", "metrics.jsonl"])
+def test_rows_of_one_step_and_other_parts_are_not_taken_for_one_series(run, part, name):
+    rows = [
+        {"step": step, **{key: changed(value, fold) for key, value in part.items()},
+         "acc": 0.1 * step + fold, "constant": 1}
+        for fold in range(2) for step in range(3)
+    ]  # fmt: skip
+    write_rows(run, name, rows)
+    metrics = read_metrics(run)
+    assert not [one for one in metrics.final if one.endswith("acc")]
+    assert [one for one in metrics.final if one.endswith("constant")]
+    (fault,) = metrics.faults
+    assert f"rows of step 0 differ in {next(iter(part))} (" in fault and "acc is not read" in fault
+
+
+@pytest.mark.parametrize("name", ["left/log.csv", "metrics.jsonl"])
+def test_rows_that_come_again_after_a_resume_are_one_series(run, name):
+    rows = [
+        {"step": step, "time": f"Thu 10:0{attempt}", "host": f"node{attempt}", "fold": "a",
+         "best": str(attempt == 0), "started": f"2026-11-2{attempt}", "acc": step + 0.1 * attempt}
+        for attempt in range(2) for step in range(3)
+    ]  # fmt: skip
+    write_rows(run, name, rows)
+    assert read_metrics(run).final["acc"] == 2.1
+    assert read_metrics(run).faults == ()
+
+
+def changed(value, fold):
+    """The value of a part in another fold; `val` stays."""
+    if isinstance(value, int):
+        return value + fold
+    return value if value == "val" else value * (fold + 1)
+
+
+def write_rows(run, name, rows):
+    if name.endswith("l"):
+        run.write(name, "".join(json.dumps(row) + "\n" for row in rows))
+        return
+    lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+    run.write(name, "\n".join(lines) + "\n")
+
+
 @pytest.mark.parametrize("column", ["split", " Phase", "mode"])
 def test_a_csv_rows_phase_stands_before_its_metrics(run, column):
     rows = "1,train,0.94,2\n1,val,0.61,\n1,,0.5,\n2, train ,0.96,1\n2,val,0.62,\n"

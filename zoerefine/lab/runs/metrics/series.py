@@ -1,14 +1,24 @@
 """What the metrics of a run are, and what every kind of log that holds them has in common."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from zoerefine.base.errors import first_few
+
 # Values by step. A step that was logged twice, as after a resume, has its last value.
 Points = dict[float, float]
+
+NAMED = 3  # metrics in a message
+# Columns and keys that say which part of a training a row is of, also by a number.
+PARTS = (*("phase", "split", "mode", "fold", "seed", "rank", "worker", "trial", "run"),
+         *("dataset", "subset", "task"))  # fmt: skip
+NO_PARTS = re.compile("time|date|clock|host|node|machine", re.IGNORECASE)  # in other columns' names
+NO_NAMES = ("true", "false", "yes", "no", "none", "null", "na", "n/a")  # of parts
 
 # Columns and keys that count steps, the preferred one first. None of them is a metric.
 EPOCH = "epoch"
@@ -76,6 +86,8 @@ class MetricLog:
         counted: step and epoch of the last such row of each metric.
         restarts: whether the steps begin again in every epoch: then the epoch is the step.
         earlier: metrics of which only an earlier attempt of the job has logged values so far.
+        parts: the part of the training and the value of each step and epoch, by metric.
+        mixed: metrics of several parts at one step, which are not read.
     """
 
     path: Path
@@ -88,6 +100,10 @@ class MetricLog:
     finals: dict[str, float] = field(default_factory=dict)
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, dict[tuple[float, float | None], tuple[Mapping[str, str], float]]] = field(
+        default_factory=dict
+    )
+    mixed: set[str] = field(default_factory=set)
 
     @property
     def kind(self) -> Kind:
@@ -111,9 +127,23 @@ class MetricLog:
                 del points[later]
         points[step] = value
 
-    def add_counted(self, name: str, step: float, epoch: float | None, value: float) -> None:
-        """Record one value of a row that may also state its epoch."""
-        if epoch is None or math.isnan(epoch):
+    def add_counted(
+        self,
+        name: str,
+        step: float,
+        epoch: float | None,
+        value: float,
+        part: Mapping[str, str],
+    ) -> None:
+        """Record one value of a row that may also state its epoch, and its part of the training.
+
+        Args:
+            part: of `part_of`. Values of several parts at one step are no series.
+        """
+        epoch = None if epoch is None or math.isnan(epoch) else epoch
+        if name in self.mixed or (part and self._is_mixed(name, (step, epoch), value, part)):
+            return
+        if epoch is None:
             return self.add(name, step, value)
         last_step, last_epoch = self.counted.get(name, (-math.inf, math.inf))
         self.counted[name] = step, epoch
@@ -129,12 +159,51 @@ class MetricLog:
 
     def begin_attempt(self) -> None:
         """The job was started again: what follows replaces values of the same and later steps."""
-        self.earlier = set(self.points)
+        self.earlier, self.parts = set(self.points), {}
 
     def forget(self) -> None:
         """Before a file is read anew."""
         self.points, self.by_epoch, self.counted, self.faults = {}, {}, {}, {}
         self.restarts, self.earlier = False, set()
+        self.parts, self.mixed = {}, set()
+
+    def _is_mixed(
+        self, name: str, at: tuple[float, float | None], value: float, part: Mapping[str, str]
+    ) -> bool:
+        """Whether a metric has another value in another part at a step; if so, it is left out."""
+        before, known = self.parts.setdefault(name, {}).setdefault(at, (part, value))
+        differ = [key for key in part if before.get(key, part[key]) != part[key]]
+        if not differ or same_number(known, value):
+            return False
+        self.mixed.add(name)
+        for found in (self.points, self.by_epoch, self.parts):
+            found.pop(name, None)
+        names = first_few(sorted(self.mixed), NAMED)
+        self.faults["parts"] = (
+            f"rows of step {at[0]:g} differ in {differ[0]} ({before[differ[0]]}, "
+            f"{part[differ[0]]}), so {names} {'is' if len(self.mixed) == 1 else 'are'} not read: "
+            "write a file for each part, or its name in a column split"
+        )
+        return True
+
+
+def part_of(row: Mapping[str, Any], phase: str) -> dict[str, str]:
+    """The columns of a row that say which part of a training it is of: its fold, its split.
+
+    Args:
+        phase: what stands before the names of the row's metrics, and so tells them apart.
+    """
+    found = {name: str(value).strip() for name, value in row.items() if _is_part(name, value)}
+    return {name: text for name, text in found.items() if text != phase}
+
+
+def _is_part(name: str, value: Any) -> bool:
+    text = value.strip() if isinstance(value, str) else ""
+    if name.strip().lower() in PARTS:
+        return bool(text) or isinstance(value, int | float)
+    if not text[:1].isalpha() or text.lower() in NO_NAMES or NO_PARTS.search(name):
+        return False
+    return parse_number(text) is None
 
 
 def as_series(points: Mapping[float, float]) -> Series:

@@ -24,6 +24,7 @@ from zoerefine.lab.runs.metrics.series import (
     MetricLog,
     as_number,
     parse_number,
+    part_of,
 )
 
 LONGEST_LINE = 2**20  # bytes; a longer one is read in parts
@@ -92,6 +93,8 @@ CSV_SUFFIXES = {".csv", ".tsv"}
 DELIMITERS = ",;\t"
 # Say which part of the training a row is of: `train`, `val`. The first part of its metrics' names.
 PHASES = ("phase", "split", "mode")
+ODD_NUMBER = re.compile(r"[-+]?[.,]?\d")  # what begins like a number
+WITH_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
 
 
 @dataclass
@@ -158,6 +161,8 @@ class CsvLog(MetricLog):
             for c, name in columns.items()
             if name and name.lower() not in STEP_NAMES and name not in twice
         }
+        odd: dict[str, tuple[str, int]] = {}  # by column, a cell that may be a number, and its line
+        read: dict[str, set[str]] = {}  # by column, the metrics that it has
         for number, row in enumerate(rows, 1):
             if above + rows.line_num <= skipped_lines:
                 continue
@@ -174,16 +179,41 @@ class CsvLog(MetricLog):
             known = (step for step in steps if step is not None and not isnan(step))
             step = next(known, None if counters else number)
             if step is None:
+                if any(WITH_COMMA.fullmatch(text := (row[c] or "").strip()) for c in counters):
+                    odd = {counters[0]: (text, above + rows.line_num)}
+                    read = {counters[0]: set(self.points)}
+                    break
                 continue
             finer = len(counters) > 1 and columns[counters[-1]].lower() == EPOCH
             epoch = parse_number(row[counters[-1]] or "") if finer else None
             texts = (text for c in phases if (text := (row[c] or "").strip()))
             phase = next((text for text in texts if parse_number(text) is None), "")
             prefix = f"{phase}." if phase else ""
+            part = part_of({column: row[column] for column in columns}, phase)
             for column, name in metrics.items():
                 value = parse_number(row[column] or "")
                 if value is not None:
-                    self.add_counted(prefix + name, step, epoch, value)
+                    self.add_counted(
+                        prefix + name, step, epoch, value, {} if column in part else part
+                    )
+                    read.setdefault(column, set()).add(prefix + name)
+                elif ODD_NUMBER.match(text := (row[column] or "").strip()):
+                    odd.setdefault(column, (text, above + rows.line_num))
+        self._leave_out_odd(odd, read)
+
+    def _leave_out_odd(
+        self, odd: Mapping[str, tuple[str, int]], read: Mapping[str, set[str]]
+    ) -> None:
+        """Leave out columns of which some cells are numbers and others cannot be read: an earlier
+        value would count as the final one."""
+        for column, (text, line) in odd.items():
+            if column in read or WITH_COMMA.fullmatch(text):
+                for name in read.get(column, ()):
+                    self.points.pop(name, None)
+                self.faults[f"column {column}"] = (
+                    f"column {column.strip()} is not read: '{text}' in line {line}; write numbers "
+                    "with decimal points"
+                )
 
     def _delimiter(self, head: str = "", first: str = "") -> str:
         """What separates the columns: most frequent in the header, as often in the first row."""
@@ -243,11 +273,11 @@ class JsonLog(LineLog):
         step = self.reader.number - self.lines_before if step is None else step
         phase = next((row[name] for name in PHASES if isinstance(row.get(name), str)), "")
         prefix = f"{phase}." if phase else ""
-        epoch = as_number(row.get(EPOCH))
+        epoch, part = as_number(row.get(EPOCH)), part_of(row, phase)
         for name, value in row.items():
             number = as_number(value)
             if number is not None and name not in STEP_NAMES and not isnan(step):
-                self.add_counted(prefix + name, step, epoch, number)
+                self.add_counted(prefix + name, step, epoch, number, {} if name in part else part)
 
 
 # Files of JSON objects, one a line: scalars.json of MMLab, metrics.json of detectron2, any .jsonl.
