@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import UserError
@@ -30,6 +31,9 @@ from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.launcher import launch
 from zoerefine.lab.launch.notify import notifying
 from zoerefine.lab.launch.queue.executor import NO_RESOURCES
+
+if TYPE_CHECKING:
+    from zoerefine.lab.launch.queue.job_queue import QueuedJob
 
 MOST_SEEDS = 10_000
 # The options that --help lists; --help-all lists all.
@@ -174,8 +178,18 @@ def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
             )
         with open_executor(args.executor, resources) as executor:
             ending.code = run_queue(jobs, executor, args.parallel, args.fail_fast)
+        if is_quiet():  # in place of the table
+            print_queue(jobs)
         if not (args.commits or args.configs or args.seeds) and jobs[0].code is not None:
             ending.code = jobs[0].code  # one job: its own
         states = Counter(one.state for one in jobs)
         ending.message = ", ".join(f"{count} {state}" for state, count in states.items())
     return ending.code
+
+
+def print_queue(jobs: "Sequence[QueuedJob]") -> None:
+    """The runs of a queue, and why jobs failed."""
+    for one in jobs:
+        if one.state in ("failed", "killed"):
+            print(f"error: {one.title} {one.state}: {one.message}", file=sys.stderr)
+        print(one.run.path)

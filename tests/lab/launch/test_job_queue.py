@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.foreign import commit_files
-from tests.processes import end_of
+from tests.processes import end_of, run_zoerefine
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.plan import plan_file
@@ -62,6 +62,18 @@ def test_a_failed_job_is_reported_and_the_others_run(queue, tmp_path, capfd):
         assert run_queue(jobs, executor, parallel=1) == 1
     assert [job.state for job in jobs] == ["failed", "finished"]
     assert "it went wrong" in capfd.readouterr().err
+
+
+def test_a_quiet_queue_prints_its_runs_and_why_jobs_failed(
+    queue, repository, home, config, tmp_path
+):
+    config.write_text("fail: 1\n")
+    job = queue(seeds=[0])[0]
+    words = ("--repo", str(repository.folder), "--commit", repository.first, "--module", "job.py")
+    words += ("--home", str(home), "--runs", "runs", "--config", str(config), "--seeds", "0", "-q")
+    done = run_zoerefine(tmp_path, "run", *words, code=1)
+    assert done.stdout == f"{job.run.path}\n"
+    assert done.stderr.startswith("error: ") and "it went wrong" in done.stderr
 
 
 def test_a_refused_launch_is_reported(queue, capfd):
