@@ -113,6 +113,7 @@ def test_a_space_that_shares_lines_with_other_keys_is_taken_out_by_its_meaning()
         ("TRAIN.LR=1e-4..1e-2 log", {"low": 1e-4, "high": 1e-2, "log": True}),
         ("TRAIN.LR = .5 .. 2", {"low": 0.5, "high": 2.0}),
         ("TRAIN.LR=1..9 step 2", {"low": 1.0, "high": 9.0, "step": 2.0}),
+        ("TRAIN.LR=1..2 step 0.1", {"low": 1.0, "high": 2.0, "step": 0.1}),
         ("TRAIN.LR=[0.1, 1]", [0.1, 1.0]),
         ("TRAIN.LR={low: 1, high: 2}", {"low": 1.0, "high": 2.0}),
     ],

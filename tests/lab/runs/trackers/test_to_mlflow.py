@@ -10,6 +10,7 @@ import pytest
 from tests.lab.runs.trackers.conftest import INSTALL, LOGGED, STEPS
 from tests.lab.runs.trackers.test_damaged_stores import copied
 from zoerefine.base.errors import UserError
+from zoerefine.cli import main
 from zoerefine.lab.runs.collect import collect
 from zoerefine.lab.runs.metrics.series import Series
 from zoerefine.lab.runs.trackers import mlflow_export
@@ -224,3 +225,19 @@ def test_a_password_in_the_address_is_refused_and_not_shown(uri, script, logged)
     done = script("analyze", logged("contract"), "--out", "out", "--to-mlflow", uri, code=2)
     assert done.stderr.startswith("error: --to-mlflow")
     assert "cret" not in done.stdout + done.stderr and "out" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "place", ["/proc/x.db", "/proc/runs", "sqlite:////proc/x.db", "notes.db", "notes.db/runs"]
+)
+def test_a_store_that_cannot_be_written_is_one_line_before_the_analysis(
+    place, logged, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.db").write_text("these are my notes")
+    code = main(["analyze", str(logged("contract")), "--out", "out", "--to-mlflow", place])
+    error = capsys.readouterr().err
+    assert (code, error.count("\n")) == (2, 1)
+    assert error.startswith(f"error: --to-mlflow {place}: ")
+    assert not (tmp_path / "out").exists()
+    assert (tmp_path / "notes.db").read_text() == "these are my notes"

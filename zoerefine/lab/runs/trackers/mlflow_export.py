@@ -8,7 +8,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isnan, nan
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from zoerefine.base.errors import UserError, counted
 from zoerefine.base.files.atomic import digest_json
@@ -18,6 +20,7 @@ from zoerefine.lab.runs.metrics import RunMetrics
 from zoerefine.lab.runs.record import Collection, Run
 from zoerefine.lab.runs.trackers.mlflow import (
     COMMIT,
+    SQLITE_START,
     STATES,
     is_database,
     naming,
@@ -28,6 +31,7 @@ from zoerefine.lab.runs.trackers.tracked_run import TrackedRun
 
 EXPERIMENT = "zoerefine"
 PATH, DIGEST, DATA = "zoerefine.path", "zoerefine.digest", "zoerefine.data_digest"
+SQLITE = "sqlite:///"
 SERVERS = ("http://", "https://")
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 # Limits of MLflow.
@@ -153,13 +157,41 @@ def check_uri(uri: str) -> None:
                 "--to-mlflow: the address holds a password, which others could read; remove it, "
                 "and set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
             )
-    elif "://" in uri and not uri.startswith(("sqlite:///", "file:///")):
+    elif "://" in uri and not uri.startswith((SQLITE, "file:///")):
         raise UserError(
             "--to-mlflow takes a folder, a SQLite database (sqlite:///FILE) or a server (http://, "
             "https://); this address is none of them"
         )
     elif not uri:
         raise UserError("--to-mlflow is empty: give a folder, a database or a server")
+    check_place(uri)
+
+
+def check_place(uri: str) -> None:
+    """Raises `UserError` where a folder or database cannot be written: MLflow tries for an hour."""
+    if uri.startswith(SERVERS):
+        return
+    address = store_uri(uri)
+    try:
+        if not address.startswith(SQLITE):
+            folder = Path(unquote(urlsplit(address).path))
+            folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=folder):
+                return
+        path = Path(address.removeprefix(SQLITE))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not path.exists()
+        with open(path, "ab+") as file:
+            file.seek(0)
+            start = file.read(len(SQLITE_START))
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise UserError(
+            f"--to-mlflow {uri}: it cannot be written: {error.strerror}; give another place"
+        ) from None
+    if start not in (b"", SQLITE_START):
+        raise UserError(f"--to-mlflow {uri}: this file is no SQLite database; give another one")
 
 
 def store_uri(uri: str) -> str:
@@ -168,7 +200,7 @@ def store_uri(uri: str) -> str:
         return uri
     path = Path(uri).resolve()
     is_file = path.suffix in DATABASE_SUFFIXES or (path.is_file() and is_database(path))
-    return f"sqlite:///{path}" if is_file else path.as_uri()
+    return f"{SQLITE}{path}" if is_file else path.as_uri()
 
 
 def parameters_of(run: TrackedRun) -> dict[str, str]:

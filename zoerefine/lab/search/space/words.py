@@ -162,6 +162,8 @@ def space_of_word(word: str) -> SpaceSource:
         low, high, log, step = found.groups()
         value: Any = {"low": plain_value(low), "high": plain_value(high)}
         value |= {"log": True} if log else {"step": plain_value(step)} if step else {}
+        if isinstance(value.get("step"), float):  # 0..1 step 0.1 is of fractions, as 0.0..1.0 is
+            value = {name: float(number) for name, number in value.items()}
     else:
         try:
             value = parse_yaml(text).tree
