@@ -147,13 +147,14 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> Outcome:
     if variables:
         print("set again as recorded: " + ", ".join("=".join(one) for one in variables.items()))
     print_comparisons("changed since the run", different)
+    ended = unfinished(run)
     mismatches = [check for check in checks if check.verdict == MISMATCH]
     if mismatches:
         message = f"NOT REPRODUCIBLE: {mismatches[0].what} is not what was recorded"
         return Outcome("not reproducible", message, 2, tolerance, checks)
     if args.check:
         how = "must be bit-exact" if exact else f"may differ by {args.tolerance:g}"
-        message = f"the run can be reproduced; its results {how}"
+        message = f"the run can be reproduced; its results {how}{ended}"
         return Outcome("reproducible", message, 0, tolerance, checks)
     again = next_run_dir(run, args.fresh)
     if again.status().state == "finished":
@@ -161,12 +162,20 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> Outcome:
     code = start(plan, again, recorded=recorded_variables(run))
     if code:
         message = f"NOT REPRODUCED: the job ended with exit code {code}, see {again.log_file}"
-        return Outcome("not reproduced", message, 1, tolerance, checks, (), again)
+        return Outcome("not reproduced", message + ended, 1, tolerance, checks, (), again)
     results = compare_results(run, again, tolerance, args.compare, args.ignore)
-    message = verdict(results, again, tolerance)
+    message = verdict(results, again, tolerance) + ended
     same = message.startswith("REPRODUCED")
     word = "reproduced" if same else "not reproduced"
     return Outcome(word, message, 0 if same else 1, tolerance, checks, results, again)
+
+
+def unfinished(run: RunDir) -> str:
+    """What the last line adds about a recorded run that has not finished; empty otherwise."""
+    state, reason = run.status().state, run.status().reason
+    if state == "finished":
+        return ""
+    return f"; the recorded run itself is {state}{f' ({reason})' if reason else ''}"
 
 
 def data_digests(run: RunDir) -> Mapping[str, str]:

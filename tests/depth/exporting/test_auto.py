@@ -68,8 +68,10 @@ def raising(error):
          "plugin fp32 is left out: OSError: libvendor.so"),
         ([], "allowed_for_auto", raising(RuntimeError("CUDA driver initialization failed")),
          "plugin is left out: RuntimeError: CUDA driver init"),
+        ([], "allowed_for_auto", raising(ModuleNotFoundError("No module", name="vendor_ir")),
+         "plugin is left out: it needs the package vendor_ir, which is not installed\n"),
     ],
-    ids=["not built", "not loaded", "not looked at"],
+    ids=["not built", "not loaded", "not looked at", "not installed"],
 )  # fmt: skip
 def test_a_kind_that_fails_is_named_and_the_next_one_is_published(
     plugin, run, monkeypatch, capsys, before, attribute, value, line

@@ -117,3 +117,5 @@ def test_the_strength_is_said_in_words(strength, words):
     errors = {"single_factor": 0.3, "calibrated": 0.25, "full_strength": 0.4}
     found = {"strength": strength, "scenes": 5, "abs_rel": errors}
     assert words in calibration_line({"calibration": found, "log_scale": 0.0})
+    line = calibration_line({"calibration": found | {"scenes": 1}, "log_scale": 0.0})
+    assert "on 1 validation scene, mean" in line

@@ -141,6 +141,7 @@ def test_a_group_of_which_finished_runs_have_no_finite_value_does_not_win(
     (row,) = csv_rows(tmp_path / "out" / "differences.csv")
     verdict = "no conclusion: finished runs of a group have no finite value"
     assert (row["verdict"], row["p"]) == (verdict, "")
+    assert (row["scenes"], row["scenes_won"]) == ("", "")  # it is no metric by scene
     assert "4 of 8" in (tmp_path / "out" / "tables.md").read_text()
     assert words in (tmp_path / "out" / "report.html").read_text()
 

@@ -208,6 +208,16 @@ def test_a_narrow_terminal_keeps_the_state_and_the_seed_of_each_job(tmp_path):
     assert "".join(job) == title.replace(" ", "")
 
 
+def test_a_script_that_does_not_know_the_seeds_key_is_told_of_the_option(command, tmp_path):
+    parsing = "import argparse\nparser = argparse.ArgumentParser()\n"
+    files = {"fit.py": f"{parsing}parser.parse_args()\n", "crash.py": "raise SystemExit(3)\n"}
+    commit_files(tmp_path / "code", files)
+    words = ["run", "--repo", "code", "--commit", "HEAD", "--seeds", "0:2", "--module"]
+    said = command(*words, "fit.py", code=1).stderr
+    assert said.count("does the script call its seed SEED? --seed-key NAME gives it by") == 1
+    assert "--seed-key" not in command(*words, "crash.py", code=1).stderr
+
+
 def test_seeds_that_change_nothing_are_named(command, tmp_path):
     printing = "import sys\nprint('score', len(sys.argv[1]))\n"
     commit_files(tmp_path / "code", {"fixed.py": "print('score 0.5')\n", "fit.py": printing})

@@ -77,6 +77,14 @@ def test_check_runs_nothing(copied, reproduce_copy):
     assert list(copied.path.parent.iterdir()) == [copied.path]
 
 
+def test_of_a_run_that_has_failed_the_last_line_says_so(copied, reproduce_copy):
+    copied.set_status("failed", "exit code 3")
+    for words in (["--check"], []):
+        last = reproduce_copy(*words).rstrip().splitlines()
+        assert any(line.endswith("; the recorded run itself is failed (exit code 3)")
+                   for line in last), last  # fmt: skip
+
+
 def test_a_run_without_a_launcher_cannot_be_reproduced(tmp_path, reproduce):
     run = RunDir(tmp_path / "run")
     provenance.add(run, commit="1" * 40)

@@ -115,6 +115,8 @@ def named_if_broken(name: str, reasons: dict[str, str]) -> Iterator[None]:
 
 def why(error: Exception) -> str:
     """An error as part of a line."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"it needs the package {error.name}, which is not installed"
     lines = str(error).strip().splitlines()
     text = lines[0] if lines else ""
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"

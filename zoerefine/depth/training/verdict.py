@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from zoerefine.base.errors import counted
 from zoerefine.base.registries import SELECTION_METRIC
 
 # A refiner that uses its pseudo depth has a larger error with another scene's, by this factor.
@@ -50,7 +51,7 @@ def calibration_line(results: Mapping[str, Any]) -> str:
         return f"not calibrated ({why}): the correction is used at full strength in any room"
     errors, strength = found["abs_rel"], found["strength"]
     measured = (
-        f"on {found['scenes']} validation scenes, mean {SELECTION_METRIC} is "
+        f"on {counted(found['scenes'], 'validation scene')}, mean {SELECTION_METRIC} is "
         f"{errors['single_factor']:.3f} with the single factor {factor(results)}, "
         f"{errors['full_strength']:.3f} with the full correction"
     )

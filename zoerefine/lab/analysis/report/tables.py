@@ -125,7 +125,10 @@ def difference_rows(differences: Sequence[Difference]) -> tuple[list[str], list[
     rows = []
     for difference in differences:
         row: list[Any] = []
-        for name, value in asdict(difference).items():
+        found = asdict(difference)
+        if not difference.scenes:  # other metrics have none
+            found |= {"scenes": None, "scenes_won": None}
+        for name, value in found.items():
             row += (value or (None, None)) if name in BOUNDS else [value]
         rows.append(row)
     return header, rows

@@ -1,6 +1,7 @@
 """A queue: every combination of commits, configs and seeds, N jobs at a time."""
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -162,7 +163,7 @@ def run_queue(
             if (stops.count or is_failing) and not any(job.is_submitted for job in jobs):
                 break
             time.sleep(POLL_S)
-    for note in unread_seeds(jobs):
+    for note in (*unread_seeds(jobs), *refused_seeds(jobs)):
         warn(note)
     if all(job.state.startswith("finished") for job in jobs):
         return 0
@@ -182,6 +183,20 @@ def unread_seeds(jobs: Sequence[QueuedJob]) -> Iterator[str]:
                     f"{title}: the runs of {len(found)} seeds have exactly the same metrics; does "
                     f"the script read {found[0].seed_key.removeprefix(NEW_KEY)}?"
                 )
+
+
+def refused_seeds(jobs: Sequence[QueuedJob]) -> Iterator[str]:
+    """A sentence where a script does not know the key of the seed."""
+    for job in jobs:
+        if job.seed is not None and job.state == "failed":
+            key = job.seed_key.removeprefix(NEW_KEY)
+            with suppress(UserError):
+                if re.search(rf"\b{re.escape(key)}\b", job.run.status().reason):
+                    yield (
+                        f"{job.title}: does the script call its seed {key}? --seed-key NAME gives "
+                        "it by another name"
+                    )
+                    return
 
 
 def submit_next(
