@@ -61,6 +61,14 @@ def test_the_patch_does_not_depend_on_the_users_display_settings(enter, reposito
     assert (place / "version.txt").read_text() == "changed"
 
 
+def test_a_filter_of_the_repository_that_is_not_run_is_named(repository, tmp_path):
+    repository.git("config", "filter.strip.clean", "sed s/output//")
+    (repository.folder / "version.txt").write_text("output")
+    source = parse_address(str(repository.folder))
+    with pytest.raises(UserError, match=r"version\.txt.*filter\.strip\.clean of its own"):
+        read_changes(source, repository.second, False, tmp_path / "job.yaml")
+
+
 def test_equal_changes_have_one_digest_whatever_the_users_diff_settings(repository, tmp_path):
     folder = repository.folder
     lines = [f"line {number}\n\n" for number in range(40)]

@@ -15,11 +15,13 @@ from zoerefine.base.secrets import find_secret
 from zoerefine.lab.launch.git.address import RepositoryAddress
 from zoerefine.lab.launch.git.commands import (
     GITLINK,
+    LFS,
     GitError,
     changed_and_untracked_files,
     git,
     git_bytes,
     head_commit,
+    own_keys,
     submodule_folders,
     uncommitted_files,
     write_alternates,
@@ -88,7 +90,7 @@ def read_changes(
     if changed and not allow_dirty:
         raise UserError(
             f"{folder} has uncommitted changes: {shortened_list(changed)}; commit them, or give "
-            "--allow-dirty to record them with the run"
+            f"--allow-dirty to record them with the run{filter_hint(folder)}"
         )
     files = [*changed, *untracked] if allow_dirty else []
     if not files:
@@ -135,6 +137,15 @@ def check_size(folder: Path, files: Sequence[str]) -> None:
             f"{folder} has {sum(sizes.values()) / 2**20:.0f} MB of uncommitted files, the largest "
             f"is {largest}: list data in .gitignore, or commit them"
         )
+
+
+def filter_hint(folder: Path) -> str:
+    """Why files may count as changed that `git status` does not name, e.g. with nbstripout."""
+    own = [key for key in own_keys(folder) if key.startswith("filter.") and key.endswith(".clean")]
+    others = [key for key in own if key not in LFS]
+    if not others:
+        return ""
+    return f". {others[0]} of its own .git/config is not run: set it with git config --global"
 
 
 def make_patch(folder: Path, commit: str, files: Sequence[str]) -> Changes:
