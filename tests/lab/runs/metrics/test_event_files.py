@@ -94,6 +94,12 @@ def test_files_are_read_in_the_order_of_the_numbers_in_their_names(run):
     assert points(run, "val/acc") == {1: 10}
 
 
+def test_a_later_file_of_a_folder_goes_on_from_its_first_step(run):
+    write_scalars(run.path / "tb", {1: 0.5, 2: 0.5, 3: 0.5, 9: 0.5})
+    write_scalars(run.path / "tb", {2: 0.25, 3: 0.125}, filename_suffix="again")
+    assert points(run, "val/acc") == {1: 0.5, 2: 0.25, 3: 0.125}
+
+
 def test_steps_that_a_resumed_job_discards_are_not_read(run):
     write_scalars(run.path / "tb", {1: 0.5, 2: 0.5, 3: 0.5, 4: 0.5})
     write_scalars(run.path / "tb", {3: 0.25}, purge_step=3, filename_suffix="resumed")
@@ -131,8 +137,8 @@ def test_equal_tags_of_several_folders_are_named_by_their_folders(run):
 ])  # fmt: skip
 def test_folders_named_by_date_or_version_continue_each_other(run, folders):
     for number, folder in enumerate(folders):
-        write_scalars(run.path / "left/runs" / folder, {1: 1.0 + number, 2 + number: 3.0})
-    assert points(run, "val/acc") == {1: 2.0, 2: 3.0, 3: 3.0}
+        write_scalars(run.path / "left/runs" / folder, {1: 1.0 + number, 3 - number: 3.0})
+    assert points(run, "val/acc") == {1: 2.0, 2: 3.0}  # what the first logged after it was replaced
 
 
 @pytest.mark.parametrize("folders, names", [

@@ -37,6 +37,8 @@ class EventLog(MetricLog):
             status = path.lstat()
             has_more = status.st_size > self.offsets.get(path.name, 0)
             if S_ISREG(status.st_mode) and status.st_mtime >= self.since and has_more:
+                if self.offsets and path.name not in self.offsets:
+                    self.begin_attempt()
                 self._read(path)
 
     def _read(self, path: Path) -> None:
@@ -57,9 +59,9 @@ class EventLog(MetricLog):
             for event in group.events:
                 self._add_event(event)
         for group in groups:
-            for one in group.scalars:
+            for one in (one for one in group.scalars if len(one.steps)):
                 values = np.where(np.isfinite(one.values), one.values, np.nan)
-                points = self.points.setdefault(one.tag, {})
+                points = self.points_from(one.tag, one.steps.min().item())
                 points.update(zip(one.steps.tolist(), values.tolist(), strict=True))
         return sum(group.damaged for group in groups)
 

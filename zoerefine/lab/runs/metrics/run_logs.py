@@ -18,6 +18,7 @@ from zoerefine.lab.runs.metrics.series import (
     Points,
     RunMetrics,
     as_series,
+    discard_after,
     same_number,
 )
 
@@ -189,7 +190,8 @@ class RunLogs:
 def named_points(logs: Sequence[MetricLog]) -> Iterator[tuple[str, Points]]:
     """The metrics of logs of one kind; those of equal name are told apart by their folders.
 
-    Logs whose places differ only in a time or version continue each other.
+    Logs whose places differ only in a time or version continue each other, a later one from its
+    first step on.
     """
     found: dict[str, dict[str, Points]] = {}
     for log in logs:
@@ -197,7 +199,9 @@ def named_points(logs: Sequence[MetricLog]) -> Iterator[tuple[str, Points]]:
         for name, points in log.points.items():
             if not points:  # discarded, or damaged
                 continue
-            found.setdefault(name, {}).setdefault(place, {}).update(points)
+            known = found.setdefault(name, {}).setdefault(place, {})
+            discard_after(known, min(points))
+            known.update(points)
     for name, places in found.items():
         first = next(iter(places.values()))
         if logs[0].kind is Kind.DOCUMENT and all(points == first for points in places.values()):

@@ -120,12 +120,15 @@ class MetricLog:
 
     def add(self, name: str, step: float, value: float) -> None:
         """Record one value."""
+        self.points_from(name, step)[step] = value
+
+    def points_from(self, name: str, step: float) -> Points:
+        """The points to which values are added that begin at a step."""
         points = self.points.setdefault(name, {})
-        if name in self.earlier:  # what the earlier attempt logged from here on does not count
+        if name in self.earlier:
             self.earlier.remove(name)
-            for later in [one for one in points if one > step]:
-                del points[later]
-        points[step] = value
+            discard_after(points, step)
+        return points
 
     def add_counted(
         self,
@@ -204,6 +207,12 @@ def _is_part(name: str, value: Any) -> bool:
     if not text[:1].isalpha() or text.lower() in NO_NAMES or NO_PARTS.search(name):
         return False
     return parse_number(text) is None
+
+
+def discard_after(points: Points, step: float) -> None:
+    """What an earlier attempt of a job logged after a step from which a later one goes on."""
+    for later in [one for one in points if one > step]:
+        del points[later]
 
 
 def as_series(points: Mapping[float, float]) -> Series:
