@@ -168,6 +168,15 @@ def test_pseudo_depth_of_a_camera_that_was_corrected_is_a_fault(listed):
     assert inspect(open_dataset(folder))[1] == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "classes"),
+    [("dog+dog", ("dog",)), ("toy car + cat ", ("cat", "toy car")), (" + ", ())],
+)
+def test_a_class_counts_once_and_spaces_around_it_do_not(listed, text, classes):
+    [clip] = open_dataset(listed(HEADER + ",classes", f"{LINE},{text}")).clips
+    assert clip.classes == classes
+
+
 def test_the_error_of_pseudo_depth_is_that_of_the_metrics(listed):
     """Pixels beyond the range do not count, and predictions are clamped to it."""
     folder = listed(HEADER, LINE)

@@ -29,12 +29,16 @@ def recorded_variables(tmp_path):
 
 def test_what_the_launcher_sets_is_recorded_and_set_again(job, command, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
     command(*job, "--processes", 1)
     recorded = recorded_variables(tmp_path)
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY")
+    assert recorded["ATEN_CPU_CAPABILITY"] == "default"
     assert recorded["OMP_NUM_THREADS"] == "3" and recorded["PYTHONHASHSEED"] == "0"
     assert recorded["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8" and "FIT_MODE" not in recorded
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert "OMP_NUM_THREADS=3" in command("reproduce", tmp_path / "runs/fit/latest").stdout
+    again = command("reproduce", tmp_path / "runs/fit/latest").stdout
+    assert "OMP_NUM_THREADS=3" in again and "ATEN_CPU_CAPABILITY=default" in again
 
 
 def test_a_variable_that_was_not_set_is_not_set_again(job, command, tmp_path, monkeypatch):

@@ -23,6 +23,11 @@ SPINS = "10000"
 THREADS, SPIN_COUNT = "OMP_NUM_THREADS", "GOMP_SPINCOUNT"
 WAIT_SETTINGS = (SPIN_COUNT, "OMP_WAIT_POLICY")
 SETTINGS = (THREADS, *WAIT_SETTINGS)
+# Choose the instructions that torch and its libraries compute with, and so the bits of a result.
+INSTRUCTIONS = (
+    *("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR"),
+    *("OPENBLAS_CORETYPE", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
+)
 OURS = "ZOEREFINE_OPENMP"  # lists what we have set, so that a child process chooses again
 RESERVED = "ZOEREFINE_CORES"  # what a cluster has reserved that does not enforce it
 

@@ -206,7 +206,8 @@ def _intrinsics(root: Path, row: Row, line: int) -> Intrinsics | None:
 
 
 def _clip(root: Path, row: Row, frame: Frame, line: int) -> Clip:
-    classes = tuple(sorted(filter(None, row.get("classes", "").split("+"))))
+    names = {name.strip() for name in row.get("classes", "").split("+")}
+    classes = tuple(sorted(filter(None, names)))
     speed = row.get("speed") or "0"
     if not speed.isdecimal() or len(speed) > SPEED_DIGITS:
         raise UserError(f"{root / MARK} line {line}: speed must be whole m/s, got {speed!r}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.locks import lock
-from zoerefine.base.machine.cores import SETTINGS, forget_choice
+from zoerefine.base.machine.cores import INSTRUCTIONS, SETTINGS, forget_choice
 from zoerefine.base.run_dir import CALLER_FOLDER, NODE, RUN_FOLDER, SEED, RunDir
 from zoerefine.base.secrets import find_secret
 from zoerefine.lab.launch.environment import build
@@ -28,6 +28,7 @@ REMOVED_VARIABLES = {
 DECIDING_VARIABLES = (
     *("PYTHONHASHSEED", "CUBLAS_WORKSPACE_CONFIG", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     *SETTINGS,
+    *INSTRUCTIONS,
 )
 LAUNCHER_VARIABLES = {
     *("PATH", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONUNBUFFERED", "VIRTUAL_ENV"),

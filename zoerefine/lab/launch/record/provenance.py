@@ -13,7 +13,7 @@ from typing import Any
 from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.files.atomic import digest_json, write_json, write_text
 from zoerefine.base.files.locks import lock
-from zoerefine.base.machine.cores import cpu_name
+from zoerefine.base.machine.cores import INSTRUCTIONS, cpu_name
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import without_secrets
 from zoerefine.lab.launch.git.commands import checkout_commit, git_bytes, uncommitted_files
@@ -23,6 +23,7 @@ RESULT_VARIABLES = (
     "PYTHONHASHSEED",
     "OMP_NUM_THREADS",
     "CUDA_VISIBLE_DEVICES",
+    *INSTRUCTIONS,
 )
 
 
