@@ -414,10 +414,14 @@ def test_which_of_our_own_metrics_are_better_where_they_are_higher_is_known(runs
         assert known != METRICS.load(name).lower_is_better, metric
     for seed in range(3):
         for name, value in (("a", 0.5), ("b", 0.7)):
-            test = {"refined": {"abs_rel": 0.2, "delta1": value + seed / 100}}
+            test = {"refined": {"abs_rel": 0.2, "delta1": value + seed / 100, "coverage90": value}}
             runs.add(f"{name}{seed}", {"LR": value}, seed=seed, test=test)
     analyze([str(runs.folder)], tmp_path / "out", metrics=["test.refined.delta1"])
     assert groups_of(tmp_path / "out") == ["lr 0.7", "lr 0.5"]
+    coverage = {"metrics": ["test.refined.coverage90"]}
+    with pytest.raises(UserError, match=r"coverage90 is best at 0\.90, so neither its lowest nor"):
+        analyze([str(runs.folder)], tmp_path / "out", **coverage)
+    analyze([str(runs.folder)], tmp_path / "out", **coverage, maximize=True)
 
 
 def test_a_clock_that_was_set_back_gives_no_negative_duration(foreign):
