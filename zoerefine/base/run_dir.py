@@ -246,13 +246,31 @@ class RunDir:
             self.set_status("running")
             try:
                 yield descriptor
-            except KeyboardInterrupt:
-                self.set_status("killed", "interrupted")
-                raise
             except BaseException as error:
-                self.set_status("failed", str(error) or type(error).__name__)
+                if not is_open_at(descriptor, self.lock_file):  # begin no folder here
+                    raise was_moved(self.path) from None
+                if isinstance(error, KeyboardInterrupt):
+                    self.set_status("killed", "interrupted")
+                else:
+                    self.set_status("failed", str(error) or type(error).__name__)
                 raise
             self.set_status("finished")
+
+
+def is_open_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is still the one at its path: nobody has moved or deleted it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
+
+
+def was_moved(path: Path) -> UserError:
+    """The error for a run's folder that is no longer where it was when its writing began."""
+    return UserError(
+        f"{path} was moved or deleted while it was written: move it back, and start the same "
+        "command again"
+    )
 
 
 @contextmanager

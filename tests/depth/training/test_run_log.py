@@ -1,9 +1,10 @@
-"""The log of a run that was killed and resumed at once."""
+"""The log of a run that was killed and resumed at once, or moved while it is written."""
 
 import time
 
 import pytest
 
+from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.training.run_log import RunLog
 from zoerefine.lab.runs.metrics.events import EventLog
@@ -27,3 +28,25 @@ def test_curves_are_whole_whatever_the_names_of_the_files_of_one_second(tmp_path
     log = EventLog(run.tensorboard, "tensorboard")
     log.update(ended=True)
     assert log.points["train/loss"] == {1: 1, 2: 2, 3: 30, 4: 40, 5: 50}
+
+
+def test_a_run_that_is_moved_while_it_is_written_ends_in_one_line_and_is_not_begun_again(tmp_path):
+    run, moved = RunDir(tmp_path / "run"), tmp_path / "moved"
+    message = "run was moved or deleted while it was written: move it back, and start the same"
+    with pytest.raises(UserError, match=message), run.writing():
+        log = RunLog(run)
+        try:
+            log.write("train", 1, 0, {"loss": 1.0})
+            assert log.offset
+            run.path.rename(moved)
+            log.write("train", 2, 0, {"loss": 2.0})
+        finally:
+            log.close()
+    assert not run.path.exists()
+    moved.rename(run.path)
+    assert run.status().state == "killed" and len(run.metrics()) == 1
+
+    with pytest.raises(UserError, match=message), run.writing():
+        run.path.rename(moved)
+        (run.checkpoints / "last").write_text("")
+    assert not run.path.exists()

@@ -264,7 +264,7 @@ def changed_since(run: RunDir, cfg: Config) -> str:
     with suppress(UserError):
         now = cache_digest(find_data(cfg)[0], cfg.CACHE.HEIGHT, cfg.CACHE.WIDTH)
         if now != recorded.get("cache_digest"):
-            found.append(f"the data in {cfg.DATA.ROOT} (clips, names, sizes and times)")
+            found.append(f"the data in {cfg.DATA.ROOT} (folder, clips, names, sizes or times)")
     return " and ".join(found)
 
 

@@ -4,14 +4,15 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import nn
 
-from zoerefine.base.run_dir import RunDir
+from zoerefine.base.run_dir import RunDir, is_open_at, was_moved
 from zoerefine.base.yaml.keys import flatten
 
 BOARD = "events.out.tfevents."
@@ -43,7 +44,8 @@ class RunLog:
         from torch.utils.tensorboard.writer import SummaryWriter
 
         run.path.mkdir(parents=True, exist_ok=True)
-        self._file = run.metrics_file.open("ab")
+        self._path = run.metrics_file
+        self._file = self._path.open("ab")
         self._file.truncate(offset)
         wait_for_later_name(run.tensorboard)
         self._board = SummaryWriter(str(run.tensorboard), purge_step=step + 1)
@@ -53,33 +55,53 @@ class RunLog:
     @property
     def offset(self) -> int:
         """Length of metrics.jsonl in bytes, after flushing it and TensorBoard's file."""
-        self._board.flush()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        return self._file.seek(0, os.SEEK_END)
+        with self._in_place():
+            self._board.flush()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            return self._file.seek(0, os.SEEK_END)
 
     def write(self, phase: str, step: int, epoch: int, values: Mapping[str, Any]) -> None:
         """Log one row; `board_tag` has the names of its values in TensorBoard."""
         row = {"phase": phase, "step": step, "epoch": epoch, **values}
-        self._file.write(json.dumps(row).encode() + b"\n")
-        self._file.flush()
-        for name, value in flatten(values, "/").items():
-            self._board.add_scalar(board_tag(phase, name), value, step)
+        with self._in_place():
+            self._file.write(json.dumps(row).encode() + b"\n")
+            self._file.flush()
+            for name, value in flatten(values, "/").items():
+                self._board.add_scalar(board_tag(phase, name), value, step)
 
     def picture(self, name: str, step: int, picture: np.ndarray) -> None:
         """Show a picture of a validation frame, uint8 [H, W, 3], in TensorBoard."""
-        self._board.add_image(board_tag("val", name), picture, step, dataformats="HWC")
+        with self._in_place():
+            self._board.add_image(board_tag("val", name), picture, step, dataformats="HWC")
 
     def histograms(self, step: int, refiner: nn.Module) -> None:
         """Show histograms of weights and gradients in TensorBoard."""
-        for name, weights in refiner.named_parameters():
-            self._board.add_histogram(f"weights/{name}", weights.detach(), step)
-            if weights.grad is not None:
-                self._board.add_histogram(f"gradients/{name}", weights.grad, step)
+        with self._in_place():
+            for name, weights in refiner.named_parameters():
+                self._board.add_histogram(f"weights/{name}", weights.detach(), step)
+                if weights.grad is not None:
+                    self._board.add_histogram(f"gradients/{name}", weights.grad, step)
 
     def close(self) -> None:
-        self._board.close()
+        if self._is_in_place():  # else TensorBoard's thread fails
+            self._board.close()
         self._file.close()
+
+    def _is_in_place(self) -> bool:
+        return is_open_at(self._file.fileno(), self._path)
+
+    @contextmanager
+    def _in_place(self) -> Iterator[None]:
+        """Raises `UserError` where the run's folder was moved or deleted, before or meanwhile."""
+        if not self._is_in_place():
+            raise was_moved(self._path.parent)
+        try:
+            yield
+        except OSError:
+            if self._is_in_place():
+                raise
+            raise was_moved(self._path.parent) from None
 
 
 def wait_for_later_name(folder: Path) -> None:
