@@ -21,7 +21,7 @@ from tests.foreign import ForeignRepository
 from tests.machine_faults import OtherUser, SmallDisk
 from tests.processes import killed_at_end, platform_command, run_script
 from tests.slurm import slurm_on_this_machine
-from zoerefine.base.files.locks import lock
+from zoerefine.base.files.file_lock import lock
 from zoerefine.base.machine.memory import free_memory
 from zoerefine.base.progress import be_quiet
 

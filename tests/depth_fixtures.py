@@ -15,7 +15,7 @@ from tests.depth.exporting.substitute_engine import compiled_substitute
 from tests.processes import CHECKOUT, run_script
 from zoerefine.base.config import load_config
 from zoerefine.base.files.atomic import digest_file, digest_json
-from zoerefine.base.files.locks import lock
+from zoerefine.base.files.file_lock import lock
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data.cache.cache import open_cache
 from zoerefine.depth.data.cache.pack import build_cache

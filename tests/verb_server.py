@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from zoerefine.base.files.locks import lock
+from zoerefine.base.files.file_lock import lock
 
 LOADED = (
     "PIL.JpegImagePlugin",

@@ -24,7 +24,7 @@ from zoerefine.base.files.atomic import (
     remove_half_written,
     write_json,
 )
-from zoerefine.base.files.locks import is_locked, try_lock
+from zoerefine.base.files.file_lock import is_locked, try_lock
 
 # Environment variables that a launcher sets for its job: the run directory, the user's folder,
 # the seed, and how many times the run has been started.

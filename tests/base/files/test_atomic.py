@@ -12,7 +12,7 @@ import pytest
 from tests.processes import kills
 from zoerefine.base.errors import UserError
 from zoerefine.base.files import atomic
-from zoerefine.base.files.locks import lock
+from zoerefine.base.files.file_lock import lock
 from zoerefine.lab.launch.git.commands import uncommitted_files
 
 KILLS = kills(3)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.lab.launch import local_packages
 from tests.processes import end_of
-from zoerefine.base.files.locks import is_locked
+from zoerefine.base.files.file_lock import is_locked
 from zoerefine.lab.launch.record.show import launch_command
 
 pytestmark = pytest.mark.usefixtures("empty_cache")

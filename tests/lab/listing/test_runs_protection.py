@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from zoerefine.base.files.locks import lock
+from zoerefine.base.files.file_lock import lock
 from zoerefine.lab.listing.index import find_rows
 from zoerefine.lab.listing.protection import Protection
 from zoerefine.lab.listing.removal import remove_run

@@ -14,7 +14,7 @@ from zoerefine import __version__
 from zoerefine.base.config import load_config, training_size
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
-from zoerefine.base.files.locks import lock
+from zoerefine.base.files.file_lock import lock
 from zoerefine.base.machine.cores import describe_processor
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir

@@ -30,6 +30,7 @@ from zoerefine.base.files.atomic import (
     remove_half_written,
     write_json,
 )
+from zoerefine.base.files.file_lock import lock, try_lock
 from zoerefine.base.files.images import (
     decode_values,
     file_bytes,
@@ -38,7 +39,6 @@ from zoerefine.base.files.images import (
     write_bytes,
     write_png,
 )
-from zoerefine.base.files.locks import lock, try_lock
 from zoerefine.base.progress import say
 from zoerefine.depth.data.depth_codec import SCALE, ZOE_UNIT_M
 from zoerefine.depth.data.networks.source import FILE as PSEUDO_SOURCE_FILE

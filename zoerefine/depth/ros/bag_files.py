@@ -21,7 +21,7 @@ import yaml
 
 from zoerefine.base.errors import UserError, damage, storage_fault
 from zoerefine.base.files.atomic import sync_file_system, sync_folder
-from zoerefine.base.files.locks import try_lock
+from zoerefine.base.files.file_lock import try_lock
 from zoerefine.depth.infer.results import BUNDLE
 from zoerefine.depth.infer.sources import file_fingerprint
 from zoerefine.depth.ros.image_messages import stamp_ns

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.base.files.atomic import bytes_on_disk
-from zoerefine.base.files.locks import is_locked, try_lock
+from zoerefine.base.files.file_lock import is_locked, try_lock
 from zoerefine.base.progress import say, warn
 from zoerefine.lab.launch.environment.build import environments_folder
 from zoerefine.lab.launch.git.changes import shortened_list

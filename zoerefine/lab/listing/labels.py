@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written, write_json
-from zoerefine.base.files.locks import lock
+from zoerefine.base.files.file_lock import lock
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.find import RUN_FILES
 

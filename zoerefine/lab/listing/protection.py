@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zoerefine.base.config_roles import WEIGHT_KEYS
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.locks import is_locked
+from zoerefine.base.files.file_lock import is_locked
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.lab.launch.queue.slurm.submission import is_in_slurm
 from zoerefine.lab.listing.row import DAMAGED, RUNNING, RunRow

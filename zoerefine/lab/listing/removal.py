@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.files.atomic import bytes_on_disk, sync_folder
-from zoerefine.base.files.locks import try_lock
+from zoerefine.base.files.file_lock import try_lock
 from zoerefine.base.registries import is_maximized
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.listing.labels import LABELS_LOCK, is_run_still

@@ -15,7 +15,7 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import create_ignored_folder
-from zoerefine.base.files.locks import lock
+from zoerefine.base.files.file_lock import lock
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.machine.memory import keep_freed_memory
 from zoerefine.base.progress import say, warn

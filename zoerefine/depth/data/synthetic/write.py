@@ -13,8 +13,8 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing_folder, write_json
+from zoerefine.base.files.file_lock import lock
 from zoerefine.base.files.images import check_pixels, jpeg_bytes, png_bytes
-from zoerefine.base.files.locks import lock
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import bar, say
 from zoerefine.depth.data.depth_codec import HABITATDYN, ZOEDEPTH

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.locks import lock
+from zoerefine.base.files.file_lock import lock
 from zoerefine.base.machine.cores import INSTRUCTIONS, SETTINGS, forget_choice
 from zoerefine.base.run_dir import CALLER_FOLDER, NODE, RUN_FOLDER, SEED, RunDir
 from zoerefine.base.secrets import find_secret

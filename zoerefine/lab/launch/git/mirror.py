@@ -19,7 +19,7 @@ from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import create_ignored_folder
-from zoerefine.base.files.locks import lock
+from zoerefine.base.files.file_lock import lock
 from zoerefine.lab.launch.git.address import RepositoryAddress
 from zoerefine.lab.launch.git.commands import NO_TEMPLATE, UPLOAD_PACK, GitError, git, own_keys
 

@@ -30,7 +30,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, sync_file, write_json
-from zoerefine.base.files.locks import try_lock
+from zoerefine.base.files.file_lock import try_lock
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.changes import shortened_list

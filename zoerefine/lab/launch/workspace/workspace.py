@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.locks import try_lock
+from zoerefine.base.files.file_lock import try_lock
 from zoerefine.lab.launch.git.address import RepositoryAddress
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.commands import ISOLATED, git

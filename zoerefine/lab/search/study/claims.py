@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing
-from zoerefine.base.files.locks import is_locked
+from zoerefine.base.files.file_lock import is_locked
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import hide_secrets
 from zoerefine.lab.search.space.space import Values

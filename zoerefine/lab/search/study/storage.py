@@ -21,7 +21,7 @@ import sqlalchemy
 from sqlalchemy.engine import make_url
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.locks import lock, try_lock
+from zoerefine.base.files.file_lock import lock, try_lock
 from zoerefine.base.progress import warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import password_variable, register_secret, storage_fault

@@ -13,7 +13,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import removing_new_folders, write_json, write_text
-from zoerefine.base.files.locks import lock
+from zoerefine.base.files.file_lock import lock
 from zoerefine.base.progress import say, warn
 from zoerefine.base.secrets import find_secret
 from zoerefine.lab.launch.queue.executor import JobOutcome, Resources

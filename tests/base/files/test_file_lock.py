@@ -11,12 +11,12 @@ import pytest
 
 from tests.processes import killed_at_end
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.locks import is_locked, lock, try_lock
+from zoerefine.base.files.file_lock import is_locked, lock, try_lock
 
 HOLD = """
 import sys
 from pathlib import Path
-from zoerefine.base.files.locks import lock
+from zoerefine.base.files.file_lock import lock
 with lock(Path(sys.argv[1]), shared="shared" in sys.argv):
     print("held", flush=True)
     sys.stdin.read()
