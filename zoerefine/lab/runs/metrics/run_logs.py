@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.runs.metrics import text_logs
+from zoerefine.lab.runs.metrics import csv_logs, text_logs
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES, find_files
 from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
 from zoerefine.lab.runs.metrics.series import (
@@ -301,7 +301,7 @@ def _logs_in(
 
             yield EventLog(path.parent, str(place.parent), since=since)
         elif kind == "table":
-            yield text_logs.CsvLog(path, str(place.with_suffix("")), since=started, skipped=skipped)
+            yield csv_logs.CsvLog(path, str(place.with_suffix("")), since=started, skipped=skipped)
         elif kind == "trainer":
             yield text_logs.TrainerStateLog(path, str(place.parent))
         elif kind == "rows":
@@ -320,7 +320,7 @@ def _kind_of(path: Path) -> str:
     name, suffix = path.name, path.suffix
     if EVENT_NAME.fullmatch(name):
         return "events"
-    if suffix.lower() in text_logs.CSV_SUFFIXES:
+    if suffix.lower() in csv_logs.CSV_SUFFIXES:
         return "table"
     if name == text_logs.TRAINER_STATE:
         return "trainer"

@@ -23,6 +23,9 @@ NO_NAMES = ("true", "false", "yes", "no", "none", "null", "na", "n/a")  # of par
 # Columns and keys that count steps, the preferred one first. None of them is a metric.
 EPOCH = "epoch"
 STEP_NAMES = ("step", "global_step", "iteration", "iter", EPOCH)
+# Say which part of the training a row is of: `train`, `val`. The first part of its metrics' names.
+PHASES = ("phase", "split", "mode")
+MAX_BYTES = 64 * 2**20  # a larger text is data, not a log
 
 
 @dataclass(frozen=True)
