@@ -67,67 +67,81 @@ class CsvLog(MetricLog):
     def _read(self, text: str, earlier_lines: int, skipped_lines: int) -> None:
         lines = list(io.StringIO(text))
         above = lines_above_header(lines)
-        delimiter = self._delimiter(*lines[above : above + 2])
-        rows = csv.DictReader(lines[above:], delimiter=delimiter)
-        columns = {name: name.strip() for name in rows.fieldnames or []}
+        rows = csv.DictReader(lines[above:], delimiter=self._delimiter(*lines[above : above + 2]))
+        columns = self._columns(rows.fieldnames or [])
+        if columns is None:
+            return
+        odd: dict[str, tuple[str, int]] = {}  # by column, a cell that may be a number, and its line
+        read: dict[str, set[str]] = {}  # by column, the metrics that it has
+        for number, row in enumerate(rows, 1):
+            line = above + rows.line_num
+            if line <= skipped_lines:
+                continue
+            if earlier_lines and line > earlier_lines:
+                earlier_lines = 0
+                self.begin_attempt()
+            if any(row.get(None, ())):  # the values without a column
+                self.faults["row"] = (
+                    f"line {line} has more values than columns: write decimal points, not commas"
+                )
+                continue
+            step = columns.step(row, number)
+            if step is not None:
+                self._add_row(columns, row, step, line, odd, read)
+            elif text := columns.odd_step(row):
+                odd, read = (
+                    {columns.counters[0]: (text, line)},
+                    {columns.counters[0]: {*self.points}},
+                )
+                break
+        self._leave_out_odd(odd, read)
+
+    def _columns(self, header: Sequence[str]) -> "Columns | None":
+        """What the columns are; None where no value has a certain step, or there is no header."""
+        columns = {name: name.strip() for name in header}
         if any(parse_number(name) is not None for name in columns.values()):
-            return  # the first row is no header
+            return None  # the first row is no header
         lower = {name.lower(): column for column, name in columns.items()}
         counters = [lower[name] for name in STEP_NAMES if name in lower]
-        phases = [lower[name] for name in PHASES if name in lower]
         self.has_steps = bool(counters)
-        names = [columns[column] for column in rows.fieldnames or ()]
+        names = [columns[column] for column in header]
         called = [name.lower() if name.lower() in STEP_NAMES else name for name in names]
         twice = {name for name in called if name and called.count(name) > 1}
         if twice:
             self.faults["columns"] = f"two columns are called {min(twice)}"
         if counters and columns[counters[0]].lower() in twice:
-            return  # no value has a certain step
-        counters = [column for column in counters if columns[column].lower() not in twice]
-        metrics = {
-            c: name
-            for c, name in columns.items()
-            if name and name.lower() not in STEP_NAMES and name not in twice
-        }
-        odd: dict[str, tuple[str, int]] = {}  # by column, a cell that may be a number, and its line
-        read: dict[str, set[str]] = {}  # by column, the metrics that it has
-        for number, row in enumerate(rows, 1):
-            if above + rows.line_num <= skipped_lines:
-                continue
-            if earlier_lines and above + rows.line_num > earlier_lines:
-                earlier_lines = 0
-                self.begin_attempt()
-            if any(row.get(None, ())):  # the values without a column
-                self.faults["row"] = (
-                    f"line {above + rows.line_num} has more values than columns: write decimal "
-                    "points, not commas"
-                )
-                continue
-            steps = (parse_number(row[column] or "") for column in counters)
-            known = (step for step in steps if step is not None and not isnan(step))
-            step = next(known, None if counters else number)
-            if step is None:
-                if any(WITH_COMMA.fullmatch(text := (row[c] or "").strip()) for c in counters):
-                    odd = {counters[0]: (text, above + rows.line_num)}
-                    read = {counters[0]: set(self.points)}
-                    break
-                continue
-            finer = len(counters) > 1 and columns[counters[-1]].lower() == EPOCH
-            epoch = parse_number(row[counters[-1]] or "") if finer else None
-            texts = (text for c in phases if (text := (row[c] or "").strip()))
-            phase = next((text for text in texts if parse_number(text) is None), "")
-            prefix = f"{phase}." if phase else ""
-            part = part_of({column: row[column] for column in columns}, phase)
-            for column, name in metrics.items():
-                value = parse_number(row[column] or "")
-                if value is not None:
-                    self.add_counted(
-                        prefix + name, step, epoch, value, {} if column in part else part
-                    )
-                    read.setdefault(column, set()).add(prefix + name)
-                elif ODD_NUMBER.match(text := (row[column] or "").strip()):
-                    odd.setdefault(column, (text, above + rows.line_num))
-        self._leave_out_odd(odd, read)
+            return None
+        return Columns(
+            counters=[column for column in counters if columns[column].lower() not in twice],
+            epoch=lower.get(EPOCH, ""),
+            phases=[lower[name] for name in PHASES if name in lower],
+            metrics={
+                column: name
+                for column, name in columns.items()
+                if name and name.lower() not in STEP_NAMES and name not in twice
+            },
+        )
+
+    def _add_row(
+        self,
+        columns: "Columns",
+        row: Mapping[str, str],
+        step: float,
+        line: int,
+        odd: dict[str, tuple[str, int]],
+        read: dict[str, set[str]],
+    ) -> None:
+        phase = columns.phase(row)
+        prefix = f"{phase}." if phase else ""
+        part = part_of(row, phase)
+        for column, name in columns.metrics.items():
+            value = parse_number(row[column] or "")
+            if value is not None:
+                own_part = {} if column in part else part
+                self.add_counted(prefix + name, step, columns.epoch_of(row), value, own_part)
+                read.setdefault(column, set()).add(prefix + name)
+            elif ODD_NUMBER.match(text := (row[column] or "").strip()):
+                odd.setdefault(column, (text, line))
 
     def _leave_out_odd(
         self, odd: Mapping[str, tuple[str, int]], read: Mapping[str, set[str]]
@@ -151,6 +165,44 @@ class CsvLog(MetricLog):
         return max(
             DELIMITERS, key=lambda one: (head.count(one), head.count(one) == first.count(one))
         )
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table, by what they are.
+
+    Attributes:
+        counters: of steps, the preferred one first.
+        epoch: the counter of epochs; empty where there is none.
+        phases: say which part of the training a row is of.
+        metrics: the name of each other column.
+    """
+
+    counters: Sequence[str]
+    epoch: str
+    phases: Sequence[str]
+    metrics: Mapping[str, str]
+
+    def step(self, row: Mapping[str, str], number: int) -> float | None:
+        """The step of a row, which is its number where no column counts; None for none."""
+        steps = (parse_number(row[column] or "") for column in self.counters)
+        known = (step for step in steps if step is not None and not isnan(step))
+        return next(known, None if self.counters else number)
+
+    def odd_step(self, row: Mapping[str, str]) -> str:
+        """A step with a decimal comma; empty where there is none."""
+        texts = ((row[column] or "").strip() for column in self.counters)
+        return next((text for text in texts if WITH_COMMA.fullmatch(text)), "")
+
+    def epoch_of(self, row: Mapping[str, str]) -> float | None:
+        """The epoch that a row states beside its step."""
+        is_beside = self.epoch in self.counters[1:]
+        return parse_number(row[self.epoch] or "") if is_beside else None
+
+    def phase(self, row: Mapping[str, str]) -> str:
+        """The first text in a column of phases; empty where there is none."""
+        texts = (text for column in self.phases if (text := (row[column] or "").strip()))
+        return next((text for text in texts if parse_number(text) is None), "")
 
 
 def lines_above_header(lines: Sequence[str]) -> int:
