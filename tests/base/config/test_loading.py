@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given
@@ -41,6 +42,17 @@ def test_a_mapping_is_read_like_a_file(write):
     assert (cfg.TRAIN.LR, cfg.DATA.TEST_SCENES, cfg.SEARCH.SEED) == (1.0, ["07", "8"], [1, 2])
     with pytest.raises(UserError, match=r"config: TRAIN\.LR must be"):
         load_config({"TRAIN": {"LR": -1}})
+
+
+def test_paths_and_numbers_of_numpy_are_values_like_others(tmp_path):
+    tree = {"DATA": {"ROOT": tmp_path}, "TRAIN": {"LR": np.float64(1e-3), "EPOCHS": np.int64(3)}}
+    cfg = load_config(tree, {"SEED": np.uint8(7), "RUN.ROOT": tmp_path / "r"})
+    assert cfg.DATA.ROOT == str(tmp_path)
+    assert cfg.RUN.ROOT == str(tmp_path / "r")
+    assert (cfg.TRAIN.LR, cfg.TRAIN.EPOCHS, cfg.SEED) == (1e-3, 3, 7)
+    assert [type(cfg.TRAIN.LR), type(cfg.SEED)] == [float, int]
+    with pytest.raises(UserError, match=r"TRAIN\.EPOCHS must be"):
+        load_config({"TRAIN": {"EPOCHS": np.float32(2.5)}})
 
 
 def test_overrides_may_be_a_mapping_of_keys(write):

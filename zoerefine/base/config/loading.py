@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -160,11 +161,20 @@ def _merge_value(found: Resolved, document: Document, key: Key, value: Any) -> N
             f"{document.where(key.name)}: {key.name} takes one value, got {got}; a list of values "
             "to try belongs under SEARCH, and `zoerefine search` tries them"
         )
-    value = key.type.as_written(value, key.name, document.text)
+    value = key.type.as_written(_of_yaml(value), key.name, document.text)
     typed = _explained(document, lambda: key.type.read(value, key.name))
     if isinstance(key.type, OpenMapping):
         typed = CfgNode(dict(value_at(found.cfg, key.name)) | typed)
     set_value(found.cfg, key.name, typed)
+
+
+def _of_yaml(value: Any) -> Any:
+    """A path or a number of NumPy, as a program may give it, as YAML has it."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Real) and not isinstance(value, int | float):
+        return int(value) if isinstance(value, Integral) else float(value)
+    return value
 
 
 def _explained(document: Document, read: Callable[[], T]) -> T:
