@@ -47,8 +47,8 @@ def test_a_mapping_is_read_like_a_file(write):
 def test_paths_and_numbers_of_numpy_are_values_like_others(tmp_path):
     tree = {"DATA": {"ROOT": tmp_path}, "TRAIN": {"LR": np.float64(1e-3), "EPOCHS": np.int64(3)}}
     cfg = load_config(tree, {"SEED": np.uint8(7), "RUN.ROOT": tmp_path / "r"})
-    assert cfg.DATA.ROOT == str(tmp_path)
-    assert cfg.RUN.ROOT == str(tmp_path / "r")
+    found = cfg.DATA.ROOT, cfg.RUN.ROOT
+    assert found == (str(tmp_path), str(tmp_path / "r"))
     assert (cfg.TRAIN.LR, cfg.TRAIN.EPOCHS, cfg.SEED) == (1e-3, 3, 7)
     assert [type(cfg.TRAIN.LR), type(cfg.SEED)] == [float, int]
     with pytest.raises(UserError, match=r"TRAIN\.EPOCHS must be"):
