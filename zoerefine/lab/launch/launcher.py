@@ -207,11 +207,11 @@ def record(
     found: Mapping[str, Any],
 ) -> None:
     """Write what is about to run: the config, the changes, the packages, provenance.json."""
-    job, run, sizes = plan.job, node.own, {}
+    job, run, logs = plan.job, node.own, {}
     if attempt > 1:
-        from zoerefine.lab.runs.metrics.run_logs import log_bytes  # late: it needs regex
+        from zoerefine.lab.runs.metrics.run_logs import logs_so_far  # late: it needs regex
 
-        sizes = log_bytes(run)
+        logs = logs_so_far(run)
     with replacing(run.path / plan.input_name) as path:
         path.write_bytes(plan.config)
     plan.included.save(run.path)
@@ -239,7 +239,12 @@ def record(
         caller=str(job.caller),
         **recorded_options(job),
         attempt=attempt,
-        log_bytes_before=sizes,
+        log_bytes_before={
+            path.name: path.stat().st_size
+            for path in (run.log_file, run.metrics_file)
+            if path.is_file()
+        },
+        logs_before=logs,
         nodes=node.place.nodes,
         launch_argv=sys.argv,
         command=shlex.join(command),

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from hashlib import sha256
 from math import isnan
 
 import pytest
@@ -341,14 +342,35 @@ def test_values_that_a_later_attempt_replaces_do_not_count(run, name, header, li
     def write(first, second):
         texts = ["".join(line.format(*row) for row in rows) for rows in (first, second)]
         run.write(name, header + "".join(texts))
-        sizes = {name: len(header + texts[0])}
-        run.record(metric_patterns=[r"step (?P<step>\d+) acc=(\S+)"], log_bytes_before=sizes)
+        earlier = (header + texts[0]).encode()
+        facts = {"log_bytes_before": {name: len(earlier)},
+                 "logs_before": {name: [len(earlier), sha256(earlier).hexdigest()]}}  # fmt: skip
+        run.record(metric_patterns=[r"step (?P<step>\d+) acc=(\S+)"], **facts)
         return points(run, metric)
 
     failed = [(step, step / 100) for step in (1, 2, 3, 4)]
     assert write(failed, [(1, 0.5), (2, 0.6)]) == {1: 0.5, 2: 0.6}
     assert write(failed, [(3, 0.5), (4, 0.6)]) == {1: 0.01, 2: 0.02, 3: 0.5, 4: 0.6}
     assert write(failed, []) == dict(failed)
+
+
+def test_a_log_that_a_later_attempt_wrote_anew_is_its_own(run):
+    """Also where it writes the same rows first, and where parts of a step are told apart."""
+    for name, first, then, expected in (
+        ("a.jsonl", '{"acc": 0.1}\n{"acc": 0.2}\n', '{"acc": 0.3}\n', {1: 0.1, 2: 0.2, 3: 0.3}),
+        ("b.csv", "step,b\n1,0.5\n2,0.5\n", "", {1: 0.5, 2: 0.5}),
+        ("c.csv", "fold,step,c\n0,1,0.1\n0,2,0.2\n", "1,1,0.3\n1,2,0.4\n", None),
+    ):
+        run.write(f"left/{name}", first + then)
+        known = [len(first), sha256(first.encode()).hexdigest()]
+        run.record(logs_before={f"left/{name}": known})
+        found = read_metrics(run).series
+        metric = {"a.jsonl": "acc", "b.csv": "b", "c.csv": "c"}[name]
+        assert (points(run, metric) if metric in found else None) == expected
+        (run.path / "left" / name).unlink()
+    run.write("left/d.csv", "step,d\n9,0.9\n1,0.1\n")  # other rows, as long as those before
+    run.record(logs_before={"left/d.csv": [13, sha256(b"step,d\n9,0.8\n").hexdigest()]})
+    assert points(run, "d") == {1: 0.1, 9: 0.9}
 
 
 BATCHES = [(1, 1, 0.1), (1, 2, 0.2), (1, 4, 0.4), (2, 1, 0.86), (2, 2, 0.87)]  # epoch, iter, acc

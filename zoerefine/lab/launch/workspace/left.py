@@ -250,8 +250,8 @@ def collect(run: RunDir, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
     """
     left = left_files(folder)
     if left.committed:  # before the files are moved
-        sizes = {f"{RunDir.left}/{name}": size for name, size in left.committed.items()}
-        provenance.add(run, log_bytes_committed=sizes)
+        logs = {f"{RunDir.left}/{name}": known for name, known in left.committed.items()}
+        provenance.add(run, logs_committed=logs)
     fitting, too_large = choose(run, folder, left.names, limit_bytes)
     with scratch_folder(run.path) as scratch:
         failed = move_files(folder, run.left, fitting, scratch)

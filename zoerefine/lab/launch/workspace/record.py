@@ -162,12 +162,12 @@ class LeftFiles:
         names: paths of new and changed files, symbolic links among them; relative, sorted.
         spoiled: whether recorded files were changed or deleted, or are to be moved to the run, so
             that no other run can use the workspace.
-        committed: of logs that the commit has and the job appended to, how many bytes it has.
+        committed: of logs that the commit has and the job appended to, its bytes and SHA-256.
     """
 
     names: tuple[str, ...]
     spoiled: bool
-    committed: Mapping[str, int] = field(default_factory=dict)
+    committed: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
 
 # Of files that may hold metrics. One that the commit has counts as the job's also where the job
@@ -195,7 +195,8 @@ def left_files(folder: Path) -> LeftFiles:
         and facts.mtime_ns != record.files[name].mtime_ns
     ]
     names = sorted({*found.new, *kept, *again} - own)
-    committed = {name: record.files[name].size for name in kept if is_longer(folder, record, name)}
+    logs = [name for name in kept if is_longer(folder, record, name)]
+    committed = {name: (record.files[name].size, record.files[name].digest) for name in logs}
     return LeftFiles(tuple(names), bool(found.changed or own or again), committed)
 
 

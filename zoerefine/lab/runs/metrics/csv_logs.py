@@ -80,7 +80,7 @@ class CsvLog(MetricLog):
             if earlier_lines and line > earlier_lines:
                 earlier_lines = 0
                 self.begin_attempt()
-            if any(row.get(None, ())):  # the values without a column
+            if any(row.pop(None, ())):  # the values without a column
                 self.faults["row"] = (
                     f"line {line} has more values than columns: write decimal points, not commas"
                 )

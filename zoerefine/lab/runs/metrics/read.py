@@ -7,6 +7,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.runs.metrics.earlier_logs import attempt_starts, known_logs
 from zoerefine.lab.runs.metrics.run_logs import RunLogs
 from zoerefine.lab.runs.metrics.series import RunMetrics, same_number
 
@@ -28,8 +29,8 @@ def read_metrics(run: RunDir, patterns: Sequence[str] = ()) -> RunMetrics:
     except UserError as error:
         recorded, fault = {}, str(error)
     patterns = (*recorded_patterns(recorded), *patterns)
-    before, committed = (log_bytes(recorded, name) for name in ("before", "committed"))
-    logs = RunLogs(run, patterns, before, committed, recorded.get("attempt") == 1)
+    beginnings = attempt_starts(recorded), known_logs(recorded)
+    logs = RunLogs(run, patterns, *beginnings, started_once=recorded.get("attempt") == 1)
     logs.update()
     metrics = logs.metrics()
     return replace(metrics, faults=(fault, *metrics.faults)) if fault else metrics
@@ -39,14 +40,6 @@ def recorded_patterns(recorded: Mapping[str, Any]) -> tuple[str, ...]:
     """The metric patterns of a job. Earlier versions recorded one, as a text."""
     found = recorded.get("metric_patterns") or recorded.get("metric_pattern") or []
     return tuple(map(str, found)) if isinstance(found, list) else (str(found),)
-
-
-def log_bytes(recorded: Mapping[str, Any], what: str) -> Mapping[str, int]:
-    """How many bytes each log had `before` the job's last start, or are the commit's
-    (`committed`)."""
-    found = recorded.get(f"log_bytes_{what}")
-    pairs = found.items() if isinstance(found, dict) else ()
-    return {name: size for name, size in pairs if isinstance(size, int)}
 
 
 @dataclass
@@ -69,8 +62,9 @@ class MetricFollower:
     _known: dict[float, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        starts = log_bytes(self.run.recorded(), "before")
-        self._logs = RunLogs(self.run, self.patterns, starts)
+        recorded = self.run.recorded()
+        beginnings = attempt_starts(recorded), known_logs(recorded)
+        self._logs = RunLogs(self.run, self.patterns, *beginnings)
 
     def new(self) -> list[tuple[float, float]]:
         """Steps and values since the last call, in the order of the steps; values may be NaN.

@@ -8,8 +8,10 @@ from fnmatch import translate
 from pathlib import Path, PurePosixPath
 
 from zoerefine.base.errors import UserError, first_few
+from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.metrics import csv_logs, text_logs
+from zoerefine.lab.runs.metrics.earlier_logs import KnownLogs
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES, find_files
 from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
 from zoerefine.lab.runs.metrics.series import (
@@ -60,8 +62,8 @@ class RunLogs:
 
     Attributes:
         patterns: find metrics in the job's output.
-        starts: how many bytes a log had when the job was started last, by its path in the run.
-        committed: how many bytes of a log are the commit's, by its path in the run.
+        starts: how many bytes our own logs had when the job was started last, by their names.
+        known: what other logs had then, or have in the commit.
         started_once: whether it is known that the job was started no second time.
         logs: by path, in the order in which later values replace earlier ones.
         results: the numbers of results.json.
@@ -71,7 +73,7 @@ class RunLogs:
     run: RunDir
     patterns: Sequence[str] = ()
     starts: Mapping[str, int] = field(default_factory=dict)
-    committed: Mapping[str, int] = field(default_factory=dict)
+    known: KnownLogs = field(default_factory=KnownLogs)
     started_once: bool = False
     logs: dict[Path, MetricLog] = field(default_factory=dict)
     results: dict[str, float] = field(default_factory=dict)
@@ -120,11 +122,10 @@ class RunLogs:
             yield text_logs.JsonLog(path, path.name, since=self.starts.get(path.name, 0))
         if not (path in self.logs and self.logs[path].points):
             own = (path for path in find_files(self.run.path) if path != self.run.results_file)
-            sizes = (self.starts, self.committed)
-            yield from _logs_in(own, self.run.path, *sizes, self.run.left)
+            yield from _logs_in(own, self.run.path, self.known, self.run.left)
             if workspace is not None:
                 files = find_files(workspace, since)
-                yield from _logs_in(files, workspace, *sizes, since=since)
+                yield from _logs_in(files, workspace, self.known, since=since)
         path = self.run.log_file
         if self.patterns and path.is_file():
             since = self.starts.get(path.name, 0)
@@ -262,21 +263,19 @@ def place_of_rows(path: Path, place: Path) -> str:
     return str(place.parent / ((found and found["part"]) or ""))
 
 
-LEFT = RunDir.left
-
-
-def log_bytes(run: RunDir) -> dict[str, int]:
-    """The size of every text log of a run, by its path there: `log_bytes_before` in its record."""
+def logs_so_far(run: RunDir) -> dict[str, tuple[int, str]]:
+    """Tables and JSON lines in a run: `KnownLogs.before` of its next attempt."""
     logs = [path for path in find_files(run.path) if _kind_of(path) in ("table", "rows")]
-    paths = [path for path in (run.log_file, run.metrics_file) if path.is_file()]
-    return {str(one.relative_to(run.path)): one.stat().st_size for one in (*paths, *logs)}
+    others = [path for path in logs if path != run.metrics_file and path.stat().st_size]
+    return {
+        str(path.relative_to(run.path)): (path.stat().st_size, digest_file(path)) for path in others
+    }
 
 
 def _logs_in(
     files: Iterable[Path],
     root: Path,
-    starts: Mapping[str, int],
-    committed: Mapping[str, int],
+    known: KnownLogs,
     left: Path | None = None,
     since: float = 0.0,
 ) -> Iterator[MetricLog]:
@@ -284,7 +283,7 @@ def _logs_in(
 
     Args:
         root: their places are relative to it.
-        starts, committed: see `RunLogs`.
+        known: see `RunLogs`.
         left: a folder below it; places of files there are relative to this folder. None: the
             workspace, whose files are moved there.
     """
@@ -294,19 +293,19 @@ def _logs_in(
             continue
         base = left if left is not None and path.is_relative_to(left) else root
         place = path.relative_to(base)
-        name = str(place) if left and base is root else f"{LEFT}/{place}"
-        started, skipped = starts.get(name, 0), committed.get(name, 0)
+        name = str(place if left and base is root else RunDir.left / place)
+        start, skipped = known.bytes_of(path, name)
         if kind == "events":
             from zoerefine.lab.runs.metrics.events import EventLog  # late: it needs numpy
 
             yield EventLog(path.parent, str(place.parent), since=since)
         elif kind == "table":
-            yield csv_logs.CsvLog(path, str(place.with_suffix("")), since=started, skipped=skipped)
+            yield csv_logs.CsvLog(path, str(place.with_suffix("")), since=start, skipped=skipped)
         elif kind == "trainer":
             yield text_logs.TrainerStateLog(path, str(place.parent))
         elif kind == "rows":
             place_text = place_of_rows(path, place)
-            yield text_logs.RowsLog(path, place_text, since=started, skipped=skipped)
+            yield text_logs.RowsLog(path, place_text, since=start, skipped=skipped)
         else:
             from zoerefine.lab.runs.metrics.store_logs import StoreLog, find_store  # late: a circle
 

@@ -165,7 +165,7 @@ class MetricLog:
 
     def begin_attempt(self) -> None:
         """The job was started again: what follows replaces values of the same and later steps."""
-        self.earlier, self.parts = set(self.points), {}
+        self.earlier = set(self.points)
 
     def forget(self) -> None:
         """Before a file is read anew."""

@@ -91,9 +91,12 @@ class JsonLog(LineLog):
     """metrics.jsonl: one JSON object a line, with a step and metrics, which may be nested.
 
     Attributes:
+        is_appended: whether a job that is started again only appends. If not, rows without a step
+            all count.
         lines_before: lines before the job's last start.
     """
 
+    is_appended: bool = True
     lines_before: int = 0
 
     @property
@@ -106,17 +109,18 @@ class JsonLog(LineLog):
             if self.reader.offset <= self.skipped:
                 self.lines_before = self.reader.number
                 continue
-            if self.is_earlier(self.reader.offset):
+            is_earlier = self.is_earlier(self.reader.offset) and self.is_appended
+            if is_earlier:
                 self.lines_before = self.reader.number
             row = parse_object(line)
             if row is not None:
-                self._add_row(row)
+                self._add_row(row, is_earlier)
             elif line.rstrip().endswith("}"):  # else a kill cut it off
                 self.faults["line"] = f"line {self.reader.number} is not a JSON object"
 
-    def _add_row(self, row: dict[str, Any]) -> None:
+    def _add_row(self, row: dict[str, Any], is_earlier: bool) -> None:
         step = step_of(row)
-        if step is None and self.reader.offset <= self.since:
+        if step is None and is_earlier:
             return
         step = self.reader.number - self.lines_before if step is None else step
         phase = next((row[name] for name in PHASES if isinstance(row.get(name), str)), "")
@@ -147,6 +151,7 @@ class RowsLog(JsonLog):
     """
 
     form: Kind = Kind.TABLE
+    is_appended: bool = False
 
     @property
     def kind(self) -> Kind:
