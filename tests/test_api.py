@@ -74,7 +74,7 @@ def test_the_callers_settings_of_torch_change_no_training_and_are_kept(world, tm
     expected = trained(world, tmp_path, "plain")
     torch.set_default_dtype(torch.float64)
     torch.set_float32_matmul_precision("medium")
-    drawn = torch.get_rng_state()
+    drawn, strict = torch.get_rng_state(), torch.are_deterministic_algorithms_enabled()
     try:
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
             assert trained(world, tmp_path, "odd") == expected
@@ -82,7 +82,7 @@ def test_the_callers_settings_of_torch_change_no_training_and_are_kept(world, tm
         assert torch.get_default_dtype() is torch.float64
         assert torch.get_float32_matmul_precision() == "medium"
         assert torch.equal(torch.get_rng_state(), drawn)
-        assert not torch.are_deterministic_algorithms_enabled()
+        assert torch.are_deterministic_algorithms_enabled() == strict
     finally:
         torch.set_default_dtype(torch.float32)
         torch.set_float32_matmul_precision("highest")

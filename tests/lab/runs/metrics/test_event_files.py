@@ -1,5 +1,6 @@
 """TensorBoard's event files: the numbers are those of TensorBoard's own reader."""
 
+import os
 import struct
 from math import isnan
 
@@ -94,9 +95,18 @@ def test_files_are_read_in_the_order_of_the_numbers_in_their_names(run):
     assert points(run, "val/acc") == {1: 10}
 
 
-def test_a_later_file_of_a_folder_goes_on_from_its_first_step(run):
+def make_older(folder):
+    """Than the last start of the run's job."""
+    for path in folder.iterdir():
+        os.utime(path, (1, 1))
+
+
+def test_a_later_attempts_file_goes_on_from_its_first_step(run):
     write_scalars(run.path / "tb", {1: 0.5, 2: 0.5, 3: 0.5, 9: 0.5})
+    make_older(run.path / "tb")
     write_scalars(run.path / "tb", {2: 0.25, 3: 0.125}, filename_suffix="again")
+    assert points(run, "val/acc") == {1: 0.5, 2: 0.25, 3: 0.125, 9: 0.5}  # of two writers
+    run.record(attempt=2)
     assert points(run, "val/acc") == {1: 0.5, 2: 0.25, 3: 0.125}
 
 
@@ -138,7 +148,10 @@ def test_equal_tags_of_several_folders_are_named_by_their_folders(run):
 def test_folders_named_by_date_or_version_continue_each_other(run, folders):
     for number, folder in enumerate(folders):
         write_scalars(run.path / "left/runs" / folder, {1: 1.0 + number, 3 - number: 3.0})
-    assert points(run, "val/acc") == {1: 2.0, 2: 3.0}  # what the first logged after it was replaced
+    assert points(run, "val/acc") == {1: 2.0, 2: 3.0, 3: 3.0}
+    make_older(run.path / "left/runs" / folders[0])
+    run.record(attempt=2)
+    assert points(run, "val/acc") == {1: 2.0, 2: 3.0}  # of the second attempt alone
 
 
 @pytest.mark.parametrize("folders, names", [

@@ -45,6 +45,18 @@ def test_values_come_once_as_a_csv_log_grows(running, workspace):
     assert follower.new() == []
 
 
+@pytest.mark.parametrize("second, expected", [("2,1", [(1, 0.25), (2, 0.5)]),
+                                              ("2,9", [(7, 0.25), (9, 0.5)])])  # fmt: skip
+def test_the_first_epoch_waits_until_its_steps_are_known(running, workspace, second, expected):
+    """They may begin again in the second one, which no study could take back."""
+    follower, log = MetricFollower(running, workspace, "acc"), workspace / "log.csv"
+    log.write_text("epoch,iter,acc\n1,7,0.25\n")
+    assert follower.new() == []
+    with open(log, "a") as file:
+        file.write(f"{second},0.5\n")
+    assert follower.new() == expected
+
+
 def test_values_come_once_as_event_files_grow(running, workspace):
     follower = MetricFollower(running, workspace, "acc")
     with SummaryWriter(str(workspace / "tb")) as writer:

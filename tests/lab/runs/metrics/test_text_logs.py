@@ -159,7 +159,8 @@ def test_rows_of_one_step_and_other_parts_are_not_taken_for_one_series(run, part
 def test_rows_that_come_again_after_a_resume_are_one_series(run, name):
     rows = [
         {"step": step, "time": f"Thu 10:0{attempt}", "host": f"node{attempt}", "fold": "a",
-         "best": str(attempt == 0), "started": f"2026-11-2{attempt}", "acc": step + 0.1 * attempt}
+         "best": str(attempt == 0), "gpu": "AH"[attempt], "started": f"2026-11-2{attempt}",
+         "acc": step + 0.1 * attempt}
         for attempt in range(2) for step in range(3)
     ]  # fmt: skip
     write_rows(run, name, rows)

@@ -42,6 +42,12 @@ def attempt_starts(recorded: Mapping[str, Any]) -> Mapping[str, int]:
     return {name: size for name, size in pairs if isinstance(size, int)}
 
 
+def attempts(recorded: Mapping[str, Any]) -> int:
+    """How often a job was started; 0 where that is not known."""
+    found = recorded.get("attempt")
+    return found if isinstance(found, int) else 0
+
+
 def known_logs(recorded: Mapping[str, Any]) -> KnownLogs:
     """What other logs had before the job's last start, and what the commit has of them."""
     return KnownLogs(*(valid(recorded.get(name)) for name in ("logs_before", "logs_committed")))

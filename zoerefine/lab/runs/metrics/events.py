@@ -20,10 +20,12 @@ class EventLog(MetricLog):
 
     Attributes:
         since: seconds since the epoch; files that were not written later are left out.
+        restarted: when the job was started again, in seconds since the epoch; 0: not known.
         offsets: how far each file was read.
     """
 
     since: float = 0.0
+    restarted: float = 0.0
     offsets: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -37,7 +39,8 @@ class EventLog(MetricLog):
             status = path.lstat()
             has_more = status.st_size > self.offsets.get(path.name, 0)
             if S_ISREG(status.st_mode) and status.st_mtime >= self.since and has_more:
-                if self.offsets and path.name not in self.offsets:
+                if self.restarted and status.st_mtime >= self.restarted:
+                    self.restarted = 0.0
                     self.begin_attempt()
                 self._read(path)
 

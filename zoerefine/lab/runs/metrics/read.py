@@ -7,7 +7,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.runs.metrics.earlier_logs import attempt_starts, known_logs
+from zoerefine.lab.runs.metrics.earlier_logs import attempt_starts, attempts, known_logs
 from zoerefine.lab.runs.metrics.run_logs import RunLogs
 from zoerefine.lab.runs.metrics.series import RunMetrics, same_number
 
@@ -30,7 +30,7 @@ def read_metrics(run: RunDir, patterns: Sequence[str] = ()) -> RunMetrics:
         recorded, fault = {}, str(error)
     patterns = (*recorded_patterns(recorded), *patterns)
     beginnings = attempt_starts(recorded), known_logs(recorded)
-    logs = RunLogs(run, patterns, *beginnings, started_once=recorded.get("attempt") == 1)
+    logs = RunLogs(run, patterns, *beginnings, attempt=attempts(recorded))
     logs.update()
     metrics = logs.metrics()
     return replace(metrics, faults=(fault, *metrics.faults)) if fault else metrics
@@ -64,12 +64,13 @@ class MetricFollower:
     def __post_init__(self) -> None:
         recorded = self.run.recorded()
         beginnings = attempt_starts(recorded), known_logs(recorded)
-        self._logs = RunLogs(self.run, self.patterns, *beginnings)
+        self._logs = RunLogs(self.run, self.patterns, *beginnings, attempt=attempts(recorded))
 
     def new(self) -> list[tuple[float, float]]:
         """Steps and values since the last call, in the order of the steps; values may be NaN.
 
-        A step whose value was replaced, as after a resume, comes again.
+        A step whose value was replaced, as after a resume, comes again. Values of a job's first
+        epoch come when it is known whether their steps begin again in the second.
         """
         status = self.run.status()
         if status.state == "running":
@@ -77,7 +78,8 @@ class MetricFollower:
         else:
             self._logs.update()
         series = self._logs.metrics().series.get(self.name)
-        if series is None:
+        undecided = any(self.name.endswith(name) for name in self._logs.undecided())
+        if series is None or (undecided and status.state == "running"):
             return []
         pairs = zip(series.steps, series.values, strict=True)
         new = [(step, value) for step, value in pairs if not self._is_known(step, value)]

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import translate
 from pathlib import Path, PurePosixPath
@@ -64,7 +65,7 @@ class RunLogs:
         patterns: find metrics in the job's output.
         starts: how many bytes our own logs had when the job was started last, by their names.
         known: what other logs had then, or have in the commit.
-        started_once: whether it is known that the job was started no second time.
+        attempt: how often the job was started; 0 where that is not known.
         logs: by path, in the order in which later values replace earlier ones.
         results: the numbers of results.json.
         faults: of files other than the logs.
@@ -74,7 +75,7 @@ class RunLogs:
     patterns: Sequence[str] = ()
     starts: Mapping[str, int] = field(default_factory=dict)
     known: KnownLogs = field(default_factory=KnownLogs)
-    started_once: bool = False
+    attempt: int = 0
     logs: dict[Path, MetricLog] = field(default_factory=dict)
     results: dict[str, float] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
@@ -122,15 +123,29 @@ class RunLogs:
             yield text_logs.JsonLog(path, path.name, since=self.starts.get(path.name, 0))
         if not (path in self.logs and self.logs[path].points):
             own = (path for path in find_files(self.run.path) if path != self.run.results_file)
-            yield from _logs_in(own, self.run.path, self.known, self.run.left)
+            again = self._restarted()
+            yield from _logs_in(own, self.run.path, self.known, self.run.left, restarted=again)
             if workspace is not None:
                 files = find_files(workspace, since)
-                yield from _logs_in(files, workspace, self.known, since=since)
+                yield from _logs_in(files, workspace, self.known, since=since, restarted=again)
         path = self.run.log_file
         if self.patterns and path.is_file():
             since = self.starts.get(path.name, 0)
             patterns = self._parsed_patterns()
             yield text_logs.OutputLog(path, path.name, since=since, patterns=patterns)
+
+    def _restarted(self) -> float:
+        """When the job was started again, in seconds since the epoch; 0 where it was not."""
+        with suppress(UserError):
+            return self.run.status().started if self.attempt > 1 else 0.0
+        return 0.0
+
+    def undecided(self) -> set[str]:
+        """Metrics whose steps may begin again in every epoch: they have values of one so far."""
+        found = ((log, name) for log in self.logs.values() for name in log.by_epoch)
+        return {
+            name for log, name in found if len(log.by_epoch[name]) == 1 and name not in log.restarts
+        }
 
     def _parsed_patterns(self) -> list[MetricPattern]:
         found = []
@@ -147,7 +162,8 @@ class RunLogs:
         finals: dict[str, float] = {}
         used: list[MetricLog] = []
         for logs in self._by_kind():
-            new = {name: points for name, points in named_points(logs) if name not in found}
+            named = named_points(logs, self._restarted())
+            new = {name: points for name, points in named if name not in found}
             stated = {name: value for log in logs for name, value in log.finals.items()}
             finals |= {name: value for name, value in stated.items() if name not in found}
             found |= new
@@ -156,7 +172,7 @@ class RunLogs:
         places = [self._shown_place(log) for log in used if log.points or log.finals]
         places += [self.run.results_file.name] if self.results else []
         faults = [f"{log.place}: {fault}" for log in used for fault in log.faults.values()]
-        if self.started_once:
+        if self.attempt == 1:
             faults += filter(None, map(begun_again, self._by_kind()))
         return RunMetrics(
             source=first_few(places, NAMED),
@@ -188,20 +204,26 @@ class RunLogs:
         return counted if any(log.points for logs in counted for log in logs) else [*counted, loose]
 
 
-def named_points(logs: Sequence[MetricLog]) -> Iterator[tuple[str, Points]]:
+def named_points(logs: Sequence[MetricLog], restarted: float) -> Iterator[tuple[str, Points]]:
     """The metrics of logs of one kind; those of equal name are told apart by their folders.
 
-    Logs whose places differ only in a time or version continue each other, a later one from its
-    first step on.
+    Logs whose places differ only in a time or version continue each other; where the job was
+    started again, the first log of that attempt from its first step on.
+
+    Args:
+        restarted: when it was, in seconds since the epoch; 0 where it was not.
     """
     found: dict[str, dict[str, Points]] = {}
+    later: set[tuple[str, str]] = set()
     for log in logs:
         place = lasting_place(place_on_any_machine(log))
         for name, points in log.points.items():
             if not points:  # discarded, or damaged
                 continue
             known = found.setdefault(name, {}).setdefault(place, {})
-            discard_after(known, min(points))
+            if restarted and (name, place) not in later and is_written_after(log, restarted):
+                later.add((name, place))
+                discard_after(known, min(points))
             known.update(points)
     for name, places in found.items():
         first = next(iter(places.values()))
@@ -211,6 +233,12 @@ def named_points(logs: Sequence[MetricLog]) -> Iterator[tuple[str, Points]]:
         for place, points in places.items():
             inner = PurePosixPath(place).relative_to(common)
             yield str(inner / name) if inner.parts and len(places) > 1 else name, points
+
+
+def is_written_after(log: MetricLog, time_s: float) -> bool:
+    """Whether a log's file, or any file of its folder, was written after a time."""
+    files = [log.path] if log.path.is_file() else log.path.iterdir()
+    return any(one.lstat().st_mtime >= time_s for one in files)
 
 
 def begun_again(logs: Sequence[MetricLog]) -> str:
@@ -278,6 +306,7 @@ def _logs_in(
     known: KnownLogs,
     left: Path | None = None,
     since: float = 0.0,
+    restarted: float = 0.0,
 ) -> Iterator[MetricLog]:
     """The logs of event files (one for each folder), of tables and of stores of trackers.
 
@@ -298,7 +327,7 @@ def _logs_in(
         if kind == "events":
             from zoerefine.lab.runs.metrics.events import EventLog  # late: it needs numpy
 
-            yield EventLog(path.parent, str(place.parent), since=since)
+            yield EventLog(path.parent, str(place.parent), since=since, restarted=restarted)
         elif kind == "table":
             yield csv_logs.CsvLog(path, str(place.with_suffix("")), since=start, skipped=skipped)
         elif kind == "trainer":

@@ -1,7 +1,6 @@
 """What the metrics of a run are, and what every kind of log that holds them has in common."""
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,8 +16,6 @@ NAMED = 3  # metrics in a message
 # Columns and keys that say which part of a training a row is of, also by a number.
 PARTS = (*("phase", "split", "mode", "fold", "seed", "rank", "worker", "trial", "run"),
          *("dataset", "subset", "task"))  # fmt: skip
-NO_PARTS = re.compile("time|date|clock|host|node|machine", re.IGNORECASE)  # in other columns' names
-NO_NAMES = ("true", "false", "yes", "no", "none", "null", "na", "n/a")  # of parts
 
 # Columns and keys that count steps, the preferred one first. None of them is a metric.
 EPOCH = "epoch"
@@ -87,7 +84,7 @@ class MetricLog:
         faults: what could not be read, by the place of the fault.
         by_epoch: the values of rows that state an epoch beside their step.
         counted: step and epoch of the last such row of each metric.
-        restarts: whether the steps begin again in every epoch: then the epoch is the step.
+        restarts: metrics whose steps begin again in every epoch: the epoch is their step.
         earlier: metrics of which only an earlier attempt of the job has logged values so far.
         parts: the part of the training and the value of each step and epoch, by metric.
         mixed: metrics of several parts at one step, which are not read.
@@ -98,7 +95,7 @@ class MetricLog:
     points: dict[str, Points] = field(default_factory=dict)
     by_epoch: dict[str, Points] = field(default_factory=dict)
     counted: dict[str, tuple[float, float]] = field(default_factory=dict)
-    restarts: bool = False
+    restarts: set[str] = field(default_factory=set)
     earlier: set[str] = field(default_factory=set)
     finals: dict[str, float] = field(default_factory=dict)
     hyperparameters: dict[str, Any] = field(default_factory=dict)
@@ -157,11 +154,10 @@ class MetricLog:
         if name in self.earlier:
             self.by_epoch[name] = {e: v for e, v in self.by_epoch[name].items() if e <= epoch}
         if epoch > last_epoch and step <= last_step:
-            self.restarts = True
-            self.points |= self.by_epoch
-        if self.restarts:
+            self.restarts.add(name)
+        if name in self.restarts:
             self.points[name] = self.by_epoch[name]
-        self.add(name, epoch if self.restarts else step, value)
+        self.add(name, epoch if name in self.restarts else step, value)
 
     def begin_attempt(self) -> None:
         """The job was started again: what follows replaces values of the same and later steps."""
@@ -170,7 +166,7 @@ class MetricLog:
     def forget(self) -> None:
         """Before a file is read anew."""
         self.points, self.by_epoch, self.counted, self.faults = {}, {}, {}, {}
-        self.restarts, self.earlier = False, set()
+        self.restarts, self.earlier = set(), set()
         self.parts, self.mixed = {}, set()
 
     def _is_mixed(
@@ -204,12 +200,8 @@ def part_of(row: Mapping[str, Any], phase: str) -> dict[str, str]:
 
 
 def _is_part(name: str, value: Any) -> bool:
-    text = value.strip() if isinstance(value, str) else ""
-    if name.strip().lower() in PARTS:
-        return bool(text) or isinstance(value, int | float)
-    if not text[:1].isalpha() or text.lower() in NO_NAMES or NO_PARTS.search(name):
-        return False
-    return parse_number(text) is None
+    is_given = bool(value.strip()) if isinstance(value, str) else isinstance(value, int | float)
+    return is_given and name.strip().lower() in PARTS
 
 
 def discard_after(points: Points, step: float) -> None:

@@ -125,7 +125,8 @@ class JsonLog(LineLog):
         step = self.reader.number - self.lines_before if step is None else step
         phase = next((row[name] for name in PHASES if isinstance(row.get(name), str)), "")
         prefix = f"{phase}." if phase else ""
-        epoch, part = as_number(row.get(EPOCH)), part_of(row, phase)
+        is_finer = any(as_number(row.get(name)) is not None for name in STEP_NAMES[:-1])
+        epoch, part = as_number(row.get(EPOCH)) if is_finer else None, part_of(row, phase)
         for name, value in row.items():
             number = as_number(value)
             if number is not None and name not in STEP_NAMES and not isnan(step):
