@@ -24,7 +24,7 @@ from zoerefine.base.files.atomic import (
     remove_half_written,
     write_json,
 )
-from zoerefine.base.files.file_lock import is_locked, try_lock
+from zoerefine.base.files.file_lock import is_locked, is_open_at, try_lock
 
 # Environment variables that a launcher sets for its job: the run directory, the user's folder,
 # the seed, and how many times the run has been started.
@@ -255,14 +255,6 @@ class RunDir:
                     self.set_status("failed", str(error) or type(error).__name__)
                 raise
             self.set_status("finished")
-
-
-def is_open_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file is still the one at its path: nobody has moved or deleted it."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except OSError:
-        return False
 
 
 def was_moved(path: Path) -> UserError:

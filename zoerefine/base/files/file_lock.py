@@ -74,7 +74,7 @@ def _open_locked(path: Path, kind: int, wait: bool, make_folder: bool = True) ->
             if not _acquire(descriptor, path, kind, wait):
                 os.close(descriptor)
                 return None
-            if _is_still_at(path, descriptor):
+            if is_open_at(descriptor, path):  # no clean-up removed it while we waited
                 return descriptor
         except BaseException:
             os.close(descriptor)
@@ -110,11 +110,11 @@ def _acquire(descriptor: int, path: Path, kind: int, wait: bool) -> bool:
     return True
 
 
-def _is_still_at(path: Path, descriptor: int) -> bool:
-    """False where a clean-up removed the lock file while we waited for it."""
+def is_open_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is still the one at its path: nobody has moved or deleted it."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except FileNotFoundError:
+    except OSError:
         return False
 
 

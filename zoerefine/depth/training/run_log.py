@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from zoerefine.base.run_dir import RunDir, is_open_at, was_moved
+from zoerefine.base.files.file_lock import is_open_at
+from zoerefine.base.run_dir import RunDir, was_moved
 from zoerefine.base.yaml.keys import flatten
 
 BOARD = "events.out.tfevents."

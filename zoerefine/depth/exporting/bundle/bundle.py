@@ -197,7 +197,6 @@ def load_bundle(path: str | Path, trust: bool = False, cuda_graphs: bool = True)
 
 def in_own_types(forward: Forward) -> Forward:
     """The same, whether or not the caller uses autocast."""
-
     from zoerefine.base.machine.device import without_autocast
 
     def in_own(rgb_u8: "torch.Tensor", zoe_u16: "torch.Tensor") -> "list[torch.Tensor]":

@@ -162,7 +162,7 @@ class LeftFiles:
         names: paths of new and changed files, symbolic links among them; relative, sorted.
         spoiled: whether recorded files were changed or deleted, or are to be moved to the run, so
             that no other run can use the workspace.
-        committed: of logs that the commit has and the job appended to, its bytes and SHA-256.
+        committed: of logs that the job changed, the commit's bytes and SHA-256.
     """
 
     names: tuple[str, ...]
@@ -191,23 +191,17 @@ def left_files(folder: Path) -> LeftFiles:
     again = [
         name
         for name, facts in found.touched.items()
-        if Path(name).suffix.lower() in LOG_SUFFIXES
-        and facts.mtime_ns != record.files[name].mtime_ns
+        if is_log(name) and facts.mtime_ns != record.files[name].mtime_ns
     ]
     names = sorted({*found.new, *kept, *again} - own)
-    logs = [name for name in kept if is_longer(folder, record, name)]
-    committed = {name: (record.files[name].size, record.files[name].digest) for name in logs}
+    logs = {name: record.files[name] for name in kept if is_log(name)}
+    committed = {name: (known.size, known.digest) for name, known in logs.items()}
     return LeftFiles(tuple(names), bool(found.changed or own or again), committed)
 
 
-def is_longer(folder: Path, record: WorkspaceRecord, name: str) -> bool:
-    """Whether a log begins with the bytes that the commit has of it."""
-    size, path = record.files[name].size, folder / name
-    is_log = Path(name).suffix.lower() in LOG_SUFFIXES and not path.is_symlink()
-    if not is_log or not 0 < size < path.stat().st_size:
-        return False
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read(size)).hexdigest() == record.files[name].digest
+def is_log(name: str) -> bool:
+    """Whether a file may hold metrics, by its name."""
+    return Path(name).suffix.lower() in LOG_SUFFIXES
 
 
 def compare(folder: Path, record: WorkspaceRecord) -> Differences:

@@ -89,10 +89,8 @@ class CsvLog(MetricLog):
             if step is not None:
                 self._add_row(columns, row, step, line, odd, read)
             elif text := columns.odd_step(row):
-                odd, read = (
-                    {columns.counters[0]: (text, line)},
-                    {columns.counters[0]: {*self.points}},
-                )
+                counter = columns.counters[0]
+                odd, read = {counter: (text, line)}, {counter: {*self.points}}
                 break
         self._leave_out_odd(odd, read)
 
@@ -133,12 +131,12 @@ class CsvLog(MetricLog):
     ) -> None:
         phase = columns.phase(row)
         prefix = f"{phase}." if phase else ""
-        part = part_of(row, phase)
+        part, epoch = part_of(row, phase), columns.epoch_of(row)
         for column, name in columns.metrics.items():
             value = parse_number(row[column] or "")
             if value is not None:
                 own_part = {} if column in part else part
-                self.add_counted(prefix + name, step, columns.epoch_of(row), value, own_part)
+                self.add_counted(prefix + name, step, epoch, value, own_part)
                 read.setdefault(column, set()).add(prefix + name)
             elif ODD_NUMBER.match(text := (row[column] or "").strip()):
                 odd.setdefault(column, (text, line))

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ NAMED = 3  # metrics in a message
 # Columns and keys that say which part of a training a row is of, also by a number.
 PARTS = (*("phase", "split", "mode", "fold", "seed", "rank", "worker", "trial", "run"),
          *("dataset", "subset", "task"))  # fmt: skip
+PART_TYPES = (str, int, float)
 
 # Columns and keys that count steps, the preferred one first. None of them is a metric.
 EPOCH = "epoch"
@@ -195,13 +197,14 @@ def part_of(row: Mapping[str, Any], phase: str) -> dict[str, str]:
     Args:
         phase: what stands before the names of the row's metrics, and so tells them apart.
     """
-    found = {name: str(value).strip() for name, value in row.items() if _is_part(name, value)}
-    return {name: text for name, text in found.items() if text != phase}
+    parts = (name for name in row if _names_part(name))
+    found = {name: str(row[name]).strip() for name in parts if isinstance(row[name], PART_TYPES)}
+    return {name: text for name, text in found.items() if text and text != phase}
 
 
-def _is_part(name: str, value: Any) -> bool:
-    is_given = bool(value.strip()) if isinstance(value, str) else isinstance(value, int | float)
-    return is_given and name.strip().lower() in PARTS
+@cache  # every row of a log has the same names
+def _names_part(name: str) -> bool:
+    return name.strip().lower() in PARTS
 
 
 def discard_after(points: Points, step: float) -> None:
