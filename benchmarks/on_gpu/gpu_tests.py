@@ -1,5 +1,6 @@
 """The tests of code that runs differently on a GPU: engines, loading, training."""
 
+import os
 import re
 import subprocess
 import sys
@@ -18,11 +19,13 @@ QUICKEST = ["tests/depth/data/test_loader.py"]
 
 
 def measure(folder: Path, small: bool) -> Iterator[Row]:
-    """How many of each file pass and fail; a note names the failed ones."""
+    """How many of each file pass and fail; a note says which fail, and why."""
     for file in QUICKEST if small else TESTS:
         words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--no-header",
                  "-k", "not aoti and not onnx", file]  # fmt: skip
-        done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True)
+        # pytest cuts the reasons of failures to the width of the terminal.
+        wide = {**os.environ, "COLUMNS": "250"}
+        done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, env=wide)
         lines = done.stdout.strip().splitlines()
         counts = {
             word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|error)", done.stdout)

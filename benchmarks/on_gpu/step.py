@@ -1,6 +1,7 @@
 """A training step by the profiler: kernels, busy time, hidden waits, and what validation costs."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from world import config, packed
 from zoerefine.depth.data.split import Split
 from zoerefine.depth.training.point_inputs import training_transform
 from zoerefine.depth.training.trainer import Trainer
+
+LARGEST, LONGEST_NAME = 16, 150  # kernels that are listed; characters
 
 
 def measure(folder: Path, small: bool) -> Iterator[Row]:
@@ -58,6 +61,11 @@ def profiled(name: str, work: Callable[[], object]) -> Iterator[Row]:
     yield row(f"{name}: kernels", len(kernels), "")
     yield row(f"{name}: GPU busy", sum(event.device_time for event in kernels) / 1e3, "ms")
     yield row(f"{name}: until the GPU has finished, profiled", ms, "ms")
+    sums: Counter[str] = Counter()
+    for event in kernels:
+        sums[event.name[:LONGEST_NAME]] += event.device_time / 1e3
+    for kernel, kernel_ms in sums.most_common(LARGEST):
+        yield row(f"{name}: {kernel}", kernel_ms, "ms")
     torch.cuda.set_sync_debug_mode("error")
     try:
         work()

@@ -22,7 +22,7 @@ from zoerefine.depth.training.trainer import Trainer
 PLAIN, DEFAULT = "plain eager fp32", "default settings"
 AGAINST_PLAIN = 2.0
 WARM_UP = 3
-SECONDS, SECONDS_SMALL = 4, 0.2
+SECONDS, SECONDS_SMALL = 3, 0.2
 
 
 def measure(folder: Path, small: bool) -> Iterator[Row]:

@@ -98,7 +98,7 @@ def test_a_precision_that_cannot_be_built_is_named_and_another_one_is_published(
 
 
 def test_without_any_engine_the_error_names_every_reason(plugin, run, monkeypatch):
-    monkeypatch.setattr(plugin, "BROKEN", ["fp32", "bf16"])
+    monkeypatch.setattr(plugin, "BROKEN", ["fp32", "fp16", "bf16"])
     monkeypatch.setattr(ENGINES, "_places", {"plugin": ENGINES["plugin"]})
     with pytest.raises(UserError, match=r"no engine could be built: .*plugin fp32: RuntimeError: "):
         export(run)
@@ -108,6 +108,24 @@ def test_an_engine_that_was_asked_for_and_crashes_keeps_its_traceback(plugin, ru
     monkeypatch.setattr(plugin, "BROKEN", ["fp32"])
     with pytest.raises(RuntimeError, match="converter of another vendor"):
         export(run, "plugin", "fp32")
+
+
+def test_a_process_in_strict_mode_exports_as_any_other(plugin, run, monkeypatch):
+    """A search trains in the process in which it exports, and leaves strict mode on."""
+    strict, build = [], plugin.build
+
+    def watched(*words):
+        strict.append(torch.are_deterministic_algorithms_enabled())
+        return build(*words)
+
+    monkeypatch.setattr(plugin, "build", watched)
+    torch.use_deterministic_algorithms(True)
+    try:
+        export(run, "plugin", "fp32")
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert strict == [False]
 
 
 @on_cpu

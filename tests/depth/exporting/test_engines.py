@@ -106,9 +106,11 @@ def test_it_agrees_with_eager_at_any_size_and_batch(engine, builder, frames, siz
 
 @pytest.mark.parametrize("size", [(24, 32), (48, 64), (37, 51)])
 def test_it_is_within_its_tolerance_on_frames_at_batches_up_to_16(engine, builder, size):
-    rgb, zoe = (values[:, : size[0], : size[1]].contiguous() for values in builder.frames)
+    device = torch.device(engine.device)
+    cut = (values[:, : size[0], : size[1]].contiguous() for values in builder.frames)
+    rgb, zoe = (values.to(device) for values in cut)
     assert tuple(zoe.shape[1:]) == size
-    eager = builder.eager(torch.device("cpu"))
+    eager = builder.eager(device)
     accuracy = verify.compare_with_eager(engine.outputs, eager, rgb, zoe, (1, 2, 16))
     if engine.manifest["precision"] == "int8" and size != (48, 64):
         # The spread of this refiner's random head varies so much that int8 follows it within the

@@ -11,6 +11,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from zoerefine.base.files.images import read_rgb, read_values
@@ -197,6 +198,7 @@ def test_with_every_frame_left_out_the_exit_code_is_2(infer, make_pair):
     assert not Path("side.png").exists()
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="of bundles for a CPU")
 def test_a_bundle_that_was_chosen_on_another_processor_is_named(infer, alone, clips, bundle):
     choice = {"processor": "Another CPU (AVX2)", "latency_ms": {"torchscript fp32": 1.0}}
     copy_bundle(read_bundle(bundle), clips / "other.ts", {"choice": choice}, {})

@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
+from tests.depth.rounding import assert_equal_units
 from zoerefine.base.files.images import read_rgb
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.infer import Refiner
@@ -176,10 +177,10 @@ def test_confidence_of_a_stream_is_that_of_its_frames(infer, recordings, refiner
     for number in range(7):
         rgb, zoe = read_rgb(Path(f"rgb/a/{number}.jpg")), read_zoe(Path(f"zoe/a/{number}.png"))
         steady, spread = stream.with_confidence(rgb, zoe)
-        np.testing.assert_array_equal(read_zoe(Path(f"out/depth/a/{number}.png")), steady)
+        assert_equal_units(read_zoe(Path(f"out/depth/a/{number}.png")), steady)
         found = read_zoe(Path(f"out/confidence/a/{number}.png"))
-        np.testing.assert_array_equal(found, spread)
-        np.testing.assert_array_equal(found, refiner.with_confidence(rgb, zoe)[1])
+        assert_equal_units(found, spread)
+        assert_equal_units(found, refiner.with_confidence(rgb, zoe)[1])
         np.testing.assert_array_equal(found > 0, steady > 0)
     before = {path: path.read_bytes() for path in Path("out").rglob("*.png")}
     Path("out/confidence/a/3.png").unlink()

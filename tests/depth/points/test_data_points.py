@@ -71,7 +71,7 @@ def test_a_column_of_a_list_names_the_points(world, folder, tmp_path):
     )
     dataset = open_dataset(tmp_path)
     loader = make_loader(dataset, 1, size=(24, 32), cache_root=tmp_path / "caches")
-    found = next(iter(loader)).points[0]
+    found = next(iter(loader)).points[0].cpu()
     np.testing.assert_allclose(found[0], [4.75, 9.75, 2.5, 0])
     assert (found[1:] == 0).all()
 

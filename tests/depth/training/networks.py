@@ -39,7 +39,7 @@ class Scattering(OneLayer):
     """Has an operation without a deterministic implementation."""
 
     def before(self, inputs):
-        index = torch.arange(inputs.numel())
+        index = torch.arange(inputs.numel(), device=inputs.device)
         return torch.zeros_like(inputs).put_(index, inputs.flatten(), accumulate=False)
 
 

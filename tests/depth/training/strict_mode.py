@@ -8,6 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 # Operators by the names in torch's documentation, "The following operations will throw".
 REFUSED = {
     "torch.nn.AvgPool3d": ["avg_pool3d_backward"],
+    "torch.nn.MaxPool3d": ["max_pool3d_with_indices_backward"],  # of torch 2.11
     "torch.nn.AdaptiveAvgPool2d": ["_adaptive_avg_pool2d_backward"],
     "torch.nn.AdaptiveAvgPool3d": ["_adaptive_avg_pool3d_backward"],
     "torch.nn.AdaptiveMaxPool2d": ["adaptive_max_pool2d_backward"],

@@ -74,6 +74,22 @@ def make_deterministic(seed: int, strict: bool) -> None:
 
 
 @contextmanager
+def without_strict_mode() -> Iterator[None]:
+    """Let operations be nondeterministic; afterwards the process's setting is as before.
+
+    In strict mode torch pads and resizes on a GPU in Python, which a trace cannot follow.
+    """
+    strict, timed = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    torch.use_deterministic_algorithms(False)
+    torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(strict)
+        torch.backends.cudnn.benchmark = timed
+
+
+@contextmanager
 def without_autocast() -> Iterator[None]:
     """Compute in the types of the tensors, whatever the caller's thread does around it."""
     with ExitStack() as stack:
@@ -96,7 +112,6 @@ def as_in_a_new_process() -> Iterator[None]:
         _TURN.acquire()
     dtype, kind = torch.get_default_dtype(), torch.get_default_device()
     precision = torch.get_float32_matmul_precision()
-    strict, timed = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     state = random.getstate()
     try:
         torch.set_default_dtype(torch.float32)
@@ -104,15 +119,14 @@ def as_in_a_new_process() -> Iterator[None]:
         torch.set_float32_matmul_precision("highest")
         gpu = [torch.cuda.current_device()] if torch.cuda.is_available() else []
         own_types, tensors = without_autocast(), torch.inference_mode(False)
-        with torch.random.fork_rng(gpu), own_types, tensors, torch.enable_grad():
+        with (torch.random.fork_rng(gpu), own_types, tensors, torch.enable_grad(),
+              without_strict_mode()):  # fmt: skip
             yield
     finally:
         torch.set_default_dtype(dtype)
         if kind != torch.get_default_device():
             torch.set_default_device(kind)
         torch.set_float32_matmul_precision(precision)
-        torch.use_deterministic_algorithms(strict)
-        torch.backends.cudnn.benchmark = timed
         random.setstate(state)
         _TURN.release()
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.files.atomic import write_text
+from zoerefine.base.machine.device import without_strict_mode
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.exporting.build import EngineBuilder
 from zoerefine.depth.exporting.bundle.bundle import MODEL_CARD, copy_bundle, read_bundle
@@ -12,6 +13,7 @@ from zoerefine.depth.exporting.engine_kinds import engine_kind
 from zoerefine.depth.exporting.model_card import model_card
 
 
+@without_strict_mode()
 def export(run: RunDir, engine: str = "auto", precision: str = "auto") -> Path:
     """Build, check and publish a run's bundle, `engine/refiner.*`, and `engine/MODEL_CARD.md`.
 

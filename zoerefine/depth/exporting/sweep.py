@@ -8,7 +8,7 @@ import torch
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing, write_json
 from zoerefine.base.machine.cores import describe_processor
-from zoerefine.base.machine.device import pick_device
+from zoerefine.base.machine.device import pick_device, without_strict_mode
 from zoerefine.base.progress import say, track
 from zoerefine.base.registries import ENGINES
 from zoerefine.base.run_dir import RunDir
@@ -46,6 +46,7 @@ class SweepRow:
         return f"{self.engine} {self.precision}"
 
 
+@without_strict_mode()
 def sweep(run: RunDir) -> tuple[list[SweepRow], Path]:
     """Build all, time them in turns, publish the fastest; returns the rows and the bundle.
 

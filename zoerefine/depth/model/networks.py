@@ -56,7 +56,7 @@ class UNetBody(nn.Module):
             x = layer(x)
             skips.append(x)
         for layer, skip in zip(self.up, skips[-2::-1], strict=True):
-            x = layer(torch.cat([F.interpolate(x, scale_factor=2.0), skip], 1))
+            x = layer(torch.cat([doubled(x), skip], 1))
         return x
 
 
@@ -112,6 +112,17 @@ class GuidedUNet(UNetBody):
 def neighbour_weights(predicted: Tensor) -> Tensor:
     """[B, 9 * 16, h, w] to the shares of 3x3 coarse values in each fine one, [B, 9, 16, h, w]."""
     return predicted.unflatten(1, (NEIGHBOURS, FACTOR * FACTOR)).float().softmax(1)
+
+
+def doubled(x: Tensor) -> Tensor:
+    """[B, C, H, W] to [B, C, 2 H, 2 W] by repeating values, in the type of x.
+
+    Autocast on a GPU would copy x to float32, and what it is joined to as well.
+    """
+    if not torch.is_autocast_enabled("cuda"):
+        return F.interpolate(x, scale_factor=2.0)
+    with torch.autocast("cuda", enabled=False):
+        return F.interpolate(x, scale_factor=2.0)
 
 
 def upsample(coarse: Tensor, weights: Tensor) -> Tensor:
@@ -183,7 +194,7 @@ class ResNetUNet(nn.Module):
             skips.append(x)
             x = layer(x)  # after the last, [B, 8 base, H/32, W/32]
         for level in self.decoder:
-            x = F.interpolate(x, scale_factor=2.0)
+            x = doubled(x)
             if skips:
                 x = torch.cat([x, skips.pop()], 1)
             x = level(x)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.export.passes import move_to_device_pass
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import describe_processor, vector_set
@@ -138,7 +139,8 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     """
     device = pick_device()
     core = source.core(precision).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    program = to_program(source, core, device)
+    # On a GPU, torch.export takes a batch of one for a case apart: convolutions ask for strides.
+    program = move_to_device_pass(to_program(source, core, torch.device("cpu")), str(device))
     own = {"torch": [release()]}
     if device.type == "cpu":
         content = compile_package(program, OPTIONS | ON_CPU)
