@@ -46,7 +46,8 @@ CONFIG = {"cv2": "opencv-python-headless", "PIL": "pillow", "yacs": "yacs", "tqd
 DRAWING = {"tensorboard": "tensorboard", "matplotlib": "matplotlib"}
 TESTING = {"pytest": "pytest", "hypothesis": "hypothesis", "rich": "rich",
            "simplejpeg": "simplejpeg", "optuna": "optuna", "git": "gitpython",
-           "optuna_dashboard": "optuna-dashboard", "regex": "regex", "filelock": "filelock"}  # fmt: skip
+           "optuna_dashboard": "optuna-dashboard", "regex": "regex",
+           "filelock": "filelock"}  # fmt: skip
 NEEDS = {
     "whole_run": CONFIG | DRAWING, "calls": {}, "engines": {}, "step": CONFIG, "embedded": {},
     "loading": CONFIG, "training": CONFIG, "gpu_tests": CONFIG | TESTING,
