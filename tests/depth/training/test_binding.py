@@ -10,6 +10,7 @@ from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.commands.reproduce import data_digests
 from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.exporting.export import export
 from zoerefine.depth.training.binding import identified
 from zoerefine.depth.training.job import find_run_dir, prepare
 from zoerefine.lab.launch.record import provenance
@@ -93,6 +94,19 @@ def test_a_finished_run_says_that_its_data_have_changed(train, world, tmp_path, 
     assert f"since then other: the data in {tmp_path / 'world'}" in capsys.readouterr().err
     shutil.rmtree(tmp_path / "world" / "zoe_depth_raw")
     assert train(*words) == run
+
+
+def test_an_export_says_that_the_data_have_changed(train, world, tmp_path, capsys):
+    """What engines are compared and calibrated with are then not the data of the training."""
+    shutil.copytree(world, tmp_path / "world")
+    run = train(*QUICK, "DATA.ROOT", tmp_path / "world")
+    line = f"since then other: the data in {tmp_path / 'world'}"
+    export(run, "torchscript", "fp32")
+    assert line not in capsys.readouterr().err
+    os.utime(next((tmp_path / "world").rglob("*.jpg")))
+    shutil.rmtree(run.engine)
+    export(run, "torchscript", "fp32")
+    assert capsys.readouterr().err.count(line) == 1
 
 
 def test_damaged_results_are_computed_again(train, capsys):

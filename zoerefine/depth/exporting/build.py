@@ -16,7 +16,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.base.files.file_lock import lock
 from zoerefine.base.machine.cores import describe_processor
-from zoerefine.base.progress import say
+from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data import area_mean, depth_codec
 from zoerefine.depth.data.networks.source import source_from_json
@@ -45,6 +45,7 @@ from zoerefine.depth.exporting.verify import (
 from zoerefine.depth.model import RefinerNetwork
 from zoerefine.depth.points import channels as point_channels
 from zoerefine.depth.training.checkpoint import load_refiner
+from zoerefine.depth.training.job import changed_data
 from zoerefine.depth.training.verdict import warnings
 
 # The code that decides what an engine computes, with three modules outside these.
@@ -61,7 +62,7 @@ class EngineBuilder:
     def __init__(self, run: RunDir) -> None:
         cfg = load_config(run.config_file)
         height, width = training_size(cfg)
-        self.run = run
+        self.run, self.cfg = run, cfg
         self.folder = run.engine / "builds"
         self.root, self.farthest_m = cfg.DATA.ROOT, cfg.DATA.FARTHEST_M
         refiner = load_refiner(run)
@@ -72,7 +73,12 @@ class EngineBuilder:
 
     @cached_property
     def frames(self) -> tuple[Tensor, Tensor]:
-        """Real frames to compare on: uint8 [N, H, W, C], uint16 [N, H, W]."""
+        """Real frames to compare on: uint8 [N, H, W, C], uint16 [N, H, W].
+
+        Warns where the data have changed since the training.
+        """
+        for data in changed_data(self.run, self.cfg):
+            warn(f"since then other: {data}; engines are compared and calibrated with them")
         return sample_frames(self.root, self.source.refiner.takes_points)
 
     def eager(self, device: torch.device) -> ShippedModule:

@@ -88,19 +88,23 @@ def prepare(cfg: Config) -> tuple[Cache, splits.Split]:
 def find_data(cfg: Config) -> tuple[Dataset, splits.Split]:
     """The data set with the clips that DATA selects, and its split by scene, from the file
     DATA.SPLIT or by the fractions. Raises `UserError`; nothing is written."""
-    check_data_root(cfg)
-    data = cfg.DATA
-    dataset = open_dataset(data.ROOT)
-    dataset = replace(dataset, pictures=picture_digests(dataset.frames))
-    dataset = select(dataset, data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
-    if data.POINTS:
-        dataset = with_points(dataset, Path(data.POINTS))
+    dataset, data = find_dataset(cfg), cfg.DATA
     if data.SPLIT:
         return dataset, split_from_file(cfg, dataset)
     split = splits.split_scenes(
         dataset.scenes, data.VAL_FRACTION, data.TEST_FRACTION, data.SPLIT_SEED, data.TEST_SCENES
     )
     return dataset, split
+
+
+def find_dataset(cfg: Config) -> Dataset:
+    """The data set with the clips that DATA selects. Raises `UserError`; nothing is written."""
+    check_data_root(cfg)
+    data = cfg.DATA
+    dataset = open_dataset(data.ROOT)
+    dataset = replace(dataset, pictures=picture_digests(dataset.frames))
+    dataset = select(dataset, data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
+    return with_points(dataset, Path(data.POINTS)) if data.POINTS else dataset
 
 
 def pack(cfg: Config, dataset: Dataset) -> Cache:
@@ -261,11 +265,16 @@ def changed_since(run: RunDir, cfg: Config) -> str:
         facts = provenance.source_facts(CHECKOUT)
         if facts.get("dirty_digest") != recorded.get("dirty_digest"):
             found.append("the uncommitted changes of zoerefine")
+    return " and ".join([*found, *changed_data(run, cfg)])
+
+
+def changed_data(run: RunDir, cfg: Config) -> list[str]:
+    """The data in words if they have changed since a training; empty also where it is unknown."""
     with suppress(UserError):
-        now = cache_digest(find_data(cfg)[0], cfg.CACHE.HEIGHT, cfg.CACHE.WIDTH)
-        if now != recorded.get("cache_digest"):
-            found.append(f"the data in {cfg.DATA.ROOT} (folder, clips, names, sizes or times)")
-    return " and ".join(found)
+        now = cache_digest(find_dataset(cfg), cfg.CACHE.HEIGHT, cfg.CACHE.WIDTH)
+        if now != run.recorded().get("cache_digest", now):
+            return [f"the data in {cfg.DATA.ROOT} (folder, clips, names, sizes or times)"]
+    return []
 
 
 def train_and_record(cfg: Config, run: RunDir, dataset: Dataset, split: splits.Split) -> None:
