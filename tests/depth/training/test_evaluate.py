@@ -1,6 +1,7 @@
 """The evaluation: the same figures in any grouping, and the details by class, speed and depth."""
 
 import math
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoerefine.base.registries import LOSS_TERMS
 from zoerefine.depth.data.cache.cache import BROKEN
+from zoerefine.depth.data.cache.pack import build_cache
+from zoerefine.depth.data.dataset import follows
+from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.loading.loader import Loader
 from zoerefine.depth.data.loading.prefetch import Prefetcher
 from zoerefine.depth.data.loading.sampler import OrderOptions, Sampler
@@ -104,6 +108,39 @@ def test_no_flicker_is_counted_across_a_frame_that_was_left_out(packed):
     kept = flicker(np.r_[first[2:], whole_clips])  # the first frame has no neighbour left
     assert flicker(usable) == pytest.approx(kept)
     assert kept != pytest.approx(flicker(np.arange(len(packed))))
+
+
+def test_no_flicker_is_counted_across_a_frame_that_was_deleted(packed, world, tmp_path):
+    def flicker(cache, indices):
+        batches = batches_of(cache, indices, 4)
+        found = evaluate(Tenth(), batches, 0.2, cache, torch.float32, True)
+        return found["detail"]["pseudo"]["flicker"]
+
+    second = open_dataset(world).frames[1]
+    shutil.copytree(world, tmp_path / "world")
+    (tmp_path / "world" / second.rgb.relative_to(world)).unlink()
+    less = build_cache(open_dataset(tmp_path / "world"), 24, 32, tmp_path, mode="off")
+    assert len(less) == len(packed) - 1
+    left_out = np.delete(np.arange(len(packed)), 1)
+    assert flicker(less, np.arange(len(less))) == pytest.approx(flicker(packed, left_out))
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["0", "1", "2", "4", "5"], [0, 1, 1, 0, 1]),
+        (["f000", "f010", "f020", "f040"], [0, 1, 1, 0]),
+        (["7", "8", "10"], [0, 1, 0]),
+        (["cam1_5.00", "cam1_5.04", "cam1_5.07", "cam1_5.14", "cam1_5.17"], [0, 1, 1, 0, 1]),
+        (["12_900", "12_950", "13_000", "13_050"], [0, 1, 1, 1]),
+        (["left", "middle", "right"], [0, 1, 1]),  # names tell nothing
+        (["9", "4", "20"], [0, 1, 1]),  # of a list by time
+        (["1"], [0]),
+        ([], []),
+    ],
+)
+def test_names_tell_that_frames_are_missing(names, expected):
+    assert follows(names).tolist() == list(map(bool, expected))
 
 
 def test_the_loss_on_validation_scenes_is_the_mean_over_pictures_in_any_grouping(packed):

@@ -36,8 +36,8 @@ class DetailedMetrics:
         self.ranges_m = depth_ranges(farthest_m)
         self.means = {name: metrics.RunningMean() for name in MEANS}
         self.groups: dict[str, dict[str, metrics.DepthMetrics]] = {name: {} for name in GROUPS}
-        # The last frame: its number, clip, log error and mask.
-        self.last: tuple[int, Clip, Tensor, Tensor] | None = None
+        # The last frame: its place, log error and mask.
+        self.last: tuple[int, Tensor, Tensor] | None = None
 
     def add(
         self,
@@ -46,6 +46,7 @@ class DetailedMetrics:
         mask: Tensor,
         moving: np.ndarray,
         clips: Sequence[Clip],
+        places: Sequence[int],
     ) -> None:
         """Add a batch of pictures, the frames of a clip in the order of filming.
 
@@ -54,7 +55,7 @@ class DetailedMetrics:
             batch: the truth and the objects.
             mask: bool [B, 1, H, W], valid pixels.
             moving: `picture_metrics` on the pixels of moving objects, as an array.
-            clips: the clip of each picture.
+            clips, places: the clip of each picture, and its place in it, see `Cache.places`.
         """
         for low, high in pairwise(self.ranges_m):
             inside = mask & (batch.depth_m > low) & (batch.depth_m <= high)
@@ -72,22 +73,16 @@ class DetailedMetrics:
         self.means["object_distance_m"].add((ours - true).abs())
         self.means["object_distance_rel"].add((ours - true).abs() / true)
         error = metrics.log_error(depth_m, batch.depth_m, mask, self.farthest_m)
-        self.add_flicker(error, mask, batch.index.tolist(), clips)
+        self.add_flicker(error, mask, places)
 
-    def add_flicker(
-        self, error: Tensor, mask: Tensor, numbers: Sequence[int], clips: Sequence[Clip]
-    ) -> None:
-        """Add the mean change of a pixel's log error between consecutive frames of a clip.
-
-        Args:
-            numbers: of the frames in the data set, in which a broken frame has a number, too.
-        """
-        for now, valid, number, clip in zip(error, mask, numbers, clips, strict=True):
-            if self.last is not None and self.last[:2] == (number - 1, clip):
-                both = valid & self.last[3]
+    def add_flicker(self, error: Tensor, mask: Tensor, places: Sequence[int]) -> None:
+        """Add the mean change of a pixel's log error between consecutive frames of a clip."""
+        for now, valid, place in zip(error, mask, places, strict=True):
+            if self.last is not None and self.last[0] == place - 1:
+                both = valid & self.last[2]
                 if both.any():
-                    self.means["flicker"].add((now - self.last[2]).abs()[both].mean()[None])
-            self.last = number, clip, now, valid
+                    self.means["flicker"].add((now - self.last[1]).abs()[both].mean()[None])
+            self.last = place, now, valid
 
     def merge(self, other: "DetailedMetrics") -> None:
         """Add another's sums over other clips."""

@@ -61,11 +61,12 @@ def evaluate(
     refiner.eval()
     sums = EvaluationSums(detail, cache.farthest_m)
     for batch in batches:
-        clips = [cache.clips[i] for i in cache.frames["clip"][batch.index.numpy()]]
+        index = batch.index.numpy()
+        clips = [cache.clips[i] for i in cache.frames["clip"][index]]
         depths, band = predict_all(refiner, batch, log_scale, dtype)
         if points:
             depths |= predict_with_points(refiner, batch, depths["refined"], points, dtype)
-        sums.add(depths, batch, clips)
+        sums.add(depths, batch, clips, cache.places[index].tolist())
         if band is not None:
             sums.add_coverage(depths["refined"], band, batch, clips)
         if loss:
@@ -88,8 +89,10 @@ class EvaluationSums:
         self.pictures, self.losses = 0, dict[str, float]()
         self.coverage: dict[str, metrics.RunningMean] = {}
 
-    def add(self, depths: Depths, batch: DeviceBatch, clips: Sequence[Clip]) -> None:
-        """Add the depths of a batch; `clips` has the clip of each of its pictures."""
+    def add(
+        self, depths: Depths, batch: DeviceBatch, clips: Sequence[Clip], places: Sequence[int]
+    ) -> None:
+        """Add the depths of a batch, with the clips and places of its pictures."""
         mask = metrics.valid_pixels(batch.depth_m, batch.zoe_m, self.farthest_m)
         moving = mask & (batch.objects > 0)
         masks, truth_m = torch.cat([mask, moving]), torch.cat([batch.depth_m] * 2)
@@ -106,7 +109,7 @@ class EvaluationSums:
             self.group("objects", which).add(on_objects)
             if self.detail:
                 self.details.setdefault(which, DetailedMetrics(self.farthest_m)).add(
-                    depth_m, batch, mask, on_objects, clips
+                    depth_m, batch, mask, on_objects, clips, places
                 )
 
     def add_losses(self, loss: Loss, refined_m: Tensor, batch: DeviceBatch) -> None:

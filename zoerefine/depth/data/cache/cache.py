@@ -16,6 +16,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from zoerefine.base.depth_limits import FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json, write_json
 from zoerefine.base.machine.memory import PAGE, aligned_empty, free_memory
-from zoerefine.depth.data.dataset import Clip
+from zoerefine.depth.data.dataset import Clip, follows
 from zoerefine.depth.data.metric_points import MAX_POINTS
 from zoerefine.depth.data.networks.source import UNKNOWN, PseudoSource, source_from_json
 
@@ -240,6 +241,16 @@ class Cache:
         if self.complete:
             usable &= self.frames["state"] == PACKED
         return np.flatnonzero(usable)
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """A number for each frame, int64 [N]: that of the frame before it and 1, where it is the
+        next one of its clip, see `follows`, and more elsewhere."""
+        is_next = np.zeros(len(self), bool)
+        for number in range(len(self.clips)):
+            rows = np.flatnonzero(self.frames["clip"] == number)
+            is_next[rows] = follows([name.decode() for name in self.frames["name"][rows]])
+        return np.cumsum(2 - is_next)
 
     def frame_name(self, index: int) -> str:
         """A record's name in messages and reports: scene/clip/frame."""
