@@ -197,6 +197,19 @@ def test_depth_and_points_beyond_all_limits_give_no_warning(refiner, frames):
     np.testing.assert_array_equal(refiner(rgb, zoe, far), refiner(rgb, zoe))
 
 
+@pytest.mark.filterwarnings("error")
+def test_arrays_that_are_only_readable_give_no_warning(refiner, frames):
+    """As those of np.frombuffer and of ROS messages."""
+    expected = refiner(*frames)
+    rgb, zoe = (np.frombuffer(one.tobytes(), one.dtype).reshape(one.shape) for one in frames)
+    torch.set_warn_always(True)  # else torch warns once a process
+    try:
+        np.testing.assert_array_equal(refiner(rgb, zoe), expected)
+        np.testing.assert_array_equal(refiner(torch.from_numpy(frames[0]), zoe), expected)
+    finally:
+        torch.set_warn_always(False)
+
+
 class OtherArray:
     """An array of another library, which offers DLPack and nothing else."""
 

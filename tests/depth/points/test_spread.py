@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoerefine.base.errors import UserError
 from zoerefine.depth.data import metric_points
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints
 from zoerefine.depth.points import gaussian_process, outliers, spread
@@ -101,6 +102,15 @@ def test_a_stated_sigma_makes_a_point_count_less():
     moved = [spread_points(truth_m, one)[20, 30] / truth_m[20, 30] for one in (wrong, unsure)]
     assert 1.7 < moved[0] < 2.01
     assert 1.0 < moved[1] < 1.2
+
+
+def test_a_negative_sigma_is_refused_where_its_point_would_count():
+    """Some programs write -1 for what they do not know, and the noise squares it."""
+    _, pseudo_m = scene()
+    unknown = MetricPoints([3, 4, 99], [5, 6, 7], [2.0, -1.0, 2.0], [np.nan, -1.0, -1.0])
+    spread_points(pseudo_m, unknown)  # the others are none of the picture
+    with pytest.raises(UserError, match="sigma_m of points must not be negative, got -1: NaN says"):
+        spread_points(pseudo_m, MetricPoints([3, 4], [5, 6], [2.0, 2.0], [0.0, -1.0]))
 
 
 def test_points_at_invalid_pixels_are_not_used_and_these_stay_invalid():

@@ -71,12 +71,19 @@ class MetricPoints:
         """Those inside a picture of this size, with finite values and a depth that files may have.
 
         The others are left out without a word: a program may give what a sensor says of nothing.
+        Raises `UserError` where one that is left has a negative sigma.
         """
         values = np.stack([self.x, self.y, self.depth_m, self.known_sigma_m()])
         inside = (self.x >= -0.5) & (self.x < width - 0.5)
         inside &= (self.y >= -0.5) & (self.y < height - 0.5)
         near = (self.depth_m > 0) & (self.depth_m <= FARTHEST_POINT_M)
-        return self.select(inside & np.isfinite(values).all(0) & near)
+        found = self.select(inside & np.isfinite(values).all(0) & near)
+        if (found.sigma_m < 0).any():
+            raise UserError(
+                f"sigma_m of points must not be negative, got {found.sigma_m.min():g}: NaN says "
+                "that it is not known"
+            )
+        return found
 
     def known_sigma_m(self) -> np.ndarray:
         """`sigma_m`, and 0 where it is not known."""

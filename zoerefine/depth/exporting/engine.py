@@ -167,8 +167,10 @@ def arrays_by_tensors(forward: "Forward", device: "str | torch.device") -> "Arra
         return lambda rgb_u8, zoe_u16: calls(forward, rgb_u8, zoe_u16)
 
     def on_arrays(rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> list[np.ndarray]:
+        # torch warns of arrays that are only readable, as those of messages are: they are copied.
+        inputs = [torch.from_numpy(np.require(one, None, "W")) for one in (rgb_u8, zoe_u16)]
         with torch.inference_mode():
-            return [one.numpy() for one in forward(*map(torch.from_numpy, (rgb_u8, zoe_u16)))]
+            return [one.numpy() for one in forward(*inputs)]
 
     return on_arrays
 

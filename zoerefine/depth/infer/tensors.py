@@ -21,14 +21,15 @@ LARGEST = 65535
 def as_tensor(values: Any) -> Tensor:
     """A tensor of a tensor, a NumPy array, or an array of another library, without a copy.
 
-    DLPack lets the library's stream wait where that is needed. Raises `UserError` for what is none.
+    Only an array that cannot be written to is copied: torch warns of it. DLPack lets the library's
+    stream wait where that is needed. Raises `UserError` for what is none.
     """
     if isinstance(values, Tensor):
         if values.is_nested or values.layout != torch.strided:
             raise UserError("rgb and zoe must be dense tensors: call to_dense() or stack them")
         return values.detach()
     if isinstance(values, np.ndarray):
-        return torch.from_numpy(np.ascontiguousarray(values))
+        return torch.from_numpy(np.require(values, None, ["C", "W"]))
     try:
         tensor: Tensor = torch.from_dlpack(values)
     except (RuntimeError, TypeError, AttributeError, BufferError):
