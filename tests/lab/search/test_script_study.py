@@ -152,6 +152,24 @@ def test_a_pruned_script_is_stopped_and_keeps_its_last_value(
     assert (status.state, status.reason) == ("killed", reason_of(trial))
 
 
+def test_rows_that_the_commit_has_in_a_log_prune_no_trial(
+    foreign_repository, open_script_study, pruned_below_half
+):
+    repository = foreign_repository("plain_prints")
+    append = (
+        "import time\n"
+        "for step in (11, 12):\n"
+        "    with open('log.csv', 'a') as file:\n"
+        "        file.write(f'{step},0.75\\n')\n"
+        "    time.sleep(1)\n"
+    )
+    repository.change({"main.py": append, "log.csv": "step,val_acc\n1,0.1\n2,0.2\n"})
+    study = open_script_study(repository, *pruned_below_half, space="[0.01]")
+    (trial,) = run_trials(study)
+    assert trial.state.name == "COMPLETE" and trial.value == 0.75
+    assert set(trial.intermediate_values) <= {11, 12}
+
+
 def test_a_pruned_script_that_ignores_ctrl_c_is_killed_after_the_grace_time(
     foreign_repository, open_script_study, pruned_below_half, monkeypatch
 ):

@@ -39,7 +39,7 @@ from zoerefine.lab.launch.job import LIMIT_BYTES
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.results import result_digests
 from zoerefine.lab.launch.workspace.checkout import remove_empty_folders, scan
-from zoerefine.lab.launch.workspace.record import left_files
+from zoerefine.lab.launch.workspace.record import is_log, left_files, read_record
 from zoerefine.lab.launch.workspace.workspace import delete_workspace, last_run
 
 INPUTS_FILE = "inputs.json"
@@ -261,6 +261,14 @@ def collect(run: RunDir, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
     if left.spoiled and not skipped:
         delete_workspace(folder)
     report(run, folder, len(fitting) - len(failed), skipped)
+
+
+def committed_logs(folder: Path) -> dict[str, tuple[int, str]]:
+    """Of logs that a workspace's commit has, bytes and SHA-256, by the paths that they have in a
+    run."""
+    record = read_record(folder)
+    files = record.files.items() if record else ()
+    return {f"{RunDir.left}/{n}": (one.size, one.digest) for n, one in files if is_log(n)}
 
 
 def choose(

@@ -52,18 +52,21 @@ class MetricFollower:
             written since the job's start are read there.
         name: the metric.
         patterns: find metrics in the job's output.
+        committed: of logs that the commit has, bytes and SHA-256, by their paths in the run.
     """
 
     run: RunDir
     folder: Path
     name: str
     patterns: Sequence[str] = ()
+    committed: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     _logs: RunLogs = field(init=False)
     _known: dict[float, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         recorded = self.run.recorded()
-        beginnings = attempt_starts(recorded), known_logs(recorded)
+        known = replace(known_logs(recorded), committed=self.committed)
+        beginnings = attempt_starts(recorded), known
         self._logs = RunLogs(self.run, self.patterns, *beginnings, attempt=attempts(recorded))
 
     def new(self) -> list[tuple[float, float]]:

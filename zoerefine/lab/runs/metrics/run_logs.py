@@ -124,15 +124,57 @@ class RunLogs:
         if not (path in self.logs and self.logs[path].points):
             own = (path for path in find_files(self.run.path) if path != self.run.results_file)
             again = self._restarted()
-            yield from _logs_in(own, self.run.path, self.known, self.run.left, restarted=again)
+            yield from self._logs_in(own, self.run.path, self.run.left, restarted=again)
             if workspace is not None:
                 files = find_files(workspace, since)
-                yield from _logs_in(files, workspace, self.known, since=since, restarted=again)
+                yield from self._logs_in(files, workspace, since=since, restarted=again)
         path = self.run.log_file
         if self.patterns and path.is_file():
             since = self.starts.get(path.name, 0)
             patterns = self._parsed_patterns()
             yield text_logs.OutputLog(path, path.name, since=since, patterns=patterns)
+
+    def _logs_in(
+        self,
+        files: Iterable[Path],
+        root: Path,
+        left: Path | None = None,
+        since: float = 0.0,
+        restarted: float = 0.0,
+    ) -> Iterator[MetricLog]:
+        """The logs of event files (one for each folder), of tables and of stores of trackers.
+
+        Args:
+            root: their places are relative to it.
+            left: a folder below it; places of files there are relative to this folder. None: the
+                workspace, whose files are moved there.
+        """
+        for path in files:
+            if path in self.logs:  # what it had before is looked up once
+                yield self.logs[path]
+            if path in self.logs or not (kind := _kind_of(path)):
+                continue
+            base = left if left is not None and path.is_relative_to(left) else root
+            place = path.relative_to(base)
+            name = str(place if left and base is root else RunDir.left / place)
+            start, skipped = self.known.bytes_of(path, name)
+            if kind == "events":
+                from zoerefine.lab.runs.metrics.events import EventLog  # late: it needs numpy
+
+                yield EventLog(path.parent, str(place.parent), since=since, restarted=restarted)
+            elif kind == "table":
+                yield csv_logs.CsvLog(path, str(place.with_suffix("")), since=start, skipped=skipped)
+            elif kind == "trainer":
+                yield text_logs.TrainerStateLog(path, str(place.parent))
+            elif kind == "rows":
+                place_text = place_of_rows(path, place)
+                yield text_logs.RowsLog(path, place_text, since=start, skipped=skipped)
+            else:
+                from zoerefine.lab.runs.metrics.store_logs import StoreLog, find_store  # late: a circle
+
+                if store := find_store(path):
+                    place = store.path.relative_to(base).with_suffix("")
+                    yield StoreLog(store.path, str(place), store=store)
 
     def _restarted(self) -> float:
         """When the job was started again, in seconds since the epoch; 0 where it was not."""
@@ -298,49 +340,6 @@ def logs_so_far(run: RunDir) -> dict[str, tuple[int, str]]:
     return {
         str(path.relative_to(run.path)): (path.stat().st_size, digest_file(path)) for path in others
     }
-
-
-def _logs_in(
-    files: Iterable[Path],
-    root: Path,
-    known: KnownLogs,
-    left: Path | None = None,
-    since: float = 0.0,
-    restarted: float = 0.0,
-) -> Iterator[MetricLog]:
-    """The logs of event files (one for each folder), of tables and of stores of trackers.
-
-    Args:
-        root: their places are relative to it.
-        known: see `RunLogs`.
-        left: a folder below it; places of files there are relative to this folder. None: the
-            workspace, whose files are moved there.
-    """
-    for path in files:
-        kind = _kind_of(path)
-        if not kind:
-            continue
-        base = left if left is not None and path.is_relative_to(left) else root
-        place = path.relative_to(base)
-        name = str(place if left and base is root else RunDir.left / place)
-        start, skipped = known.bytes_of(path, name)
-        if kind == "events":
-            from zoerefine.lab.runs.metrics.events import EventLog  # late: it needs numpy
-
-            yield EventLog(path.parent, str(place.parent), since=since, restarted=restarted)
-        elif kind == "table":
-            yield csv_logs.CsvLog(path, str(place.with_suffix("")), since=start, skipped=skipped)
-        elif kind == "trainer":
-            yield text_logs.TrainerStateLog(path, str(place.parent))
-        elif kind == "rows":
-            place_text = place_of_rows(path, place)
-            yield text_logs.RowsLog(path, place_text, since=start, skipped=skipped)
-        else:
-            from zoerefine.lab.runs.metrics.store_logs import StoreLog, find_store  # late: a circle
-
-            if store := find_store(path):
-                place = store.path.relative_to(base).with_suffix("")
-                yield StoreLog(store.path, str(place), store=store)
 
 
 def _kind_of(path: Path) -> str:

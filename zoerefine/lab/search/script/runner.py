@@ -17,10 +17,8 @@ from zoerefine.lab.launch.launcher import start, take_patterns
 from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.process.child import StopForwarding
 from zoerefine.lab.launch.record.comparison import compared_numbers
-from zoerefine.lab.runs.metrics import (
-    MetricFollower,
-    read_metrics,
-)
+from zoerefine.lab.launch.workspace.left import committed_logs
+from zoerefine.lab.runs.metrics import MetricFollower, read_metrics
 from zoerefine.lab.search.space.space import Values
 from zoerefine.lab.search.subject import NoSuchMetric, TrialMonitor, TrialOutcome
 
@@ -59,7 +57,8 @@ class TrialWatch:
     @contextmanager
     def watching(self, workspace: Path, stops: StopForwarding) -> Iterator[None]:
         """Watch the job that was just started in a workspace, until it has ended."""
-        follower = MetricFollower(self.run, workspace, self.name, self.patterns)
+        committed = committed_logs(workspace)
+        follower = MetricFollower(self.run, workspace, self.name, self.patterns, committed)
         thread = threading.Thread(target=self._follow, args=(follower, stops), daemon=True)
         thread.start()
         try:
