@@ -458,17 +458,25 @@ def test_a_plan_and_the_search_refuse_wrong_configs_and_studies_before_anything_
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("change", ["EXTRA: {B: {}}", "EXTRA: {A: {}}\ncommit: x"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("FLAG: 1\nEXTRA: {B: {}}", r"EXTRA.A: {} there, absent here"),
+        ("FLAG: 1\nEXTRA: {A: {}}\ncommit: x", r"commit \(config\): absent there, x here"),
+        ("FLAG: true\nEXTRA: {A: {}}", "FLAG: 1 there, True here"),
+        ("FLAG: 1\nEXTRA: {A: {}}\nNONE: null", "NONE: absent there, None here"),
+    ],
+)
 def test_a_study_is_refused_where_any_key_of_its_config_is_another(
-    change, foreign_repository, open_script_study, tmp_path
+    change, message, foreign_repository, open_script_study, tmp_path
 ):
     repository = foreign_repository("yacs_tensorboard")
     text = (repository.folder / repository.config).read_text()
     config = tmp_path / "own.yaml"
     words = ("--config", config, "--name", "own")
-    config.write_text(f"{text}\nEXTRA: {{A: {{}}}}\n")
+    config.write_text(f"{text}\nFLAG: 1\nEXTRA: {{A: {{}}}}\n")
     open_script_study(repository, *words)
     open_script_study(repository, *words)
     config.write_text(f"{text}\n{change}\n")
-    with pytest.raises(UserError, match="has other settings"):
+    with pytest.raises(UserError, match=f"has other settings(?s:.*)\n  {message}"):
         open_script_study(repository, *words)

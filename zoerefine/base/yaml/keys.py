@@ -39,18 +39,15 @@ def exact_text_at(tree: Mapping[str, Any], key: str) -> str:
     return exact_text(tree[key]) if key in tree else ""
 
 
-def differing(
-    one: Mapping[str, Any], other: Mapping[str, Any], exactly: bool = False
-) -> dict[str, tuple[Any, Any]]:
-    """Both values of the keys whose values differ, those of `one` first; None where one has none.
-
-    Args:
-        exactly: compare by `exact_text_at`.
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Both values of the keys whose `exact_text_at` differs, those of `one` first; None where one
+    has none.
     """
-    pairs = {key: (one.get(key), other.get(key)) for key in {**one, **other}}
-    if exactly:
-        return {k: v for k, v in pairs.items() if exact_text_at(one, k) != exact_text_at(other, k)}
-    return {k: (x, y) for k, (x, y) in pairs.items() if x != y}
+    return {
+        key: (one.get(key), other.get(key))
+        for key in {**one, **other}
+        if exact_text_at(one, key) != exact_text_at(other, key)
+    }
 
 
 def texts_in(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:

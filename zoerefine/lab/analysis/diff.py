@@ -34,8 +34,8 @@ def diff_facts(a: Run, b: Run) -> dict[str, Any]:
     ours, theirs = final_metrics(a), final_metrics(b)
     return {
         "runs": [{"path": r.path, "label": label} for r, label in zip((a, b), labels, strict=True)],
-        "settings": dict(sorted(differing(settings[0], settings[1], exactly=True).items())),
-        "origin": differing(here, there, exactly=True),
+        "settings": dict(sorted(differing(settings[0], settings[1]).items())),
+        "origin": differing(here, there),
         "commits_between": commits_between(a, b),
         "metrics": {name: (ours.get(name), theirs.get(name)) for name in {**ours, **theirs}},
         "weights": [weights_digest(run) for run in (a, b)],

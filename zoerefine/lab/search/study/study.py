@@ -76,9 +76,9 @@ class Study:
         if theirs is None or self._has_only_another_metric(theirs, ours):
             self.optuna.set_user_attr("identity", ours)
             self.optuna.set_metric_names(list(self.criteria.objectives))
-        elif theirs != ours:
-            different = sorted(differing(theirs, ours).items())
-            lines = [f"  {key}: {there} there, {here} here" for key, (there, here) in different]
+        elif different := sorted(differing(theirs, ours)):
+            pairs = ((key, theirs.get(key, "absent"), ours.get(key, "absent")) for key in different)
+            lines = [f"  {key}: {there} there, {here} here" for key, there, here in pairs]
             raise UserError(
                 f"study {self.name} in {self.url} has other settings: restore them, or give "
                 f"another {self.subject.name_key}:\n" + "\n".join(lines)
