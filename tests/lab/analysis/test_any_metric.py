@@ -354,6 +354,10 @@ def test_values_that_change_nothing_are_named(foreign, tmp_path):
         ({"commit": "ef" * 20}, ["cdcdcdcd", "efefefef"]),
         ({"record_env": ["AUG=1"]}, ["--record-env aug default", "--record-env aug 1"]),
         ({"processes": 2}, ["--processes default", "--processes 2"]),
+        (
+            {"variables": {"MKL_CBWR": "AVX2"}},
+            ["variable mkl_cbwr default", "variable mkl_cbwr AVX2"],
+        ),
     ],
 )
 def test_a_script_launched_in_another_way_is_another_group(foreign, tmp_path, facts, names):

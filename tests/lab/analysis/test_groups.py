@@ -295,6 +295,10 @@ def test_every_file_marks_runs_that_were_measured_on_other_data(runs, tmp_path):
         ({"commit": "ab" * 20, "split_file": {"path": "a", "sha256": "ef" * 32}},
          "file of DATA.SPLIT"),
         ({"commit": "ab" * 20, "processes": 2}, "--processes"),
+        ({"commit": "ab" * 20, "variables": {"ONEDNN_MAX_CPU_ISA": "AVX2"}},
+         "variable ONEDNN_MAX_CPU_ISA"),
+        ({"commit": "ab" * 20, "environment": {"NVIDIA_TF32_OVERRIDE": "0"}},
+         "variable NVIDIA_TF32_OVERRIDE"),
     ],
 )  # fmt: skip
 def test_runs_of_other_code_are_no_further_seeds(runs, facts, key):

@@ -22,6 +22,7 @@ from zoerefine.base.config_roles import (
 )
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json
+from zoerefine.base.machine.cores import INSTRUCTIONS
 from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.keys import exact_text_at, flatten
@@ -63,14 +64,17 @@ DIGITS = 8  # of a commit or digest in a name
 
 
 def origin_settings(recorded: Mapping[str, Any]) -> dict[str, str]:
-    """The code of a run and its files from outside, by names that no config key has."""
+    """The code of a run, its files from outside and the variables that choose its instructions, by
+    names that no config key has."""
     code = recorded.get("commit") or "unknown", recorded.get("dirty_digest") or "none"
     found = dict(zip(CODE, code, strict=True))
     facts = {name: recorded.get(fact) for fact, name in OUTSIDE.items()}
     found |= {name: fact.get("sha256") for name, fact in facts.items() if isinstance(fact, dict)}
     if (processes := recorded.get("processes", 1)) != 1:
         found["--processes"] = processes
-    return {name: str(value)[:DIGITS] for name, value in found.items()}
+    variables = recorded.get("variables", recorded.get("environment", {}))
+    chosen = {f"variable {name}": variables[name] for name in INSTRUCTIONS if name in variables}
+    return {name: str(value)[:DIGITS] for name, value in found.items()} | chosen
 
 
 @dataclass(frozen=True)
