@@ -136,6 +136,19 @@ def test_a_column_whose_numbers_cannot_all_be_read_is_left_out_and_named(run, te
     assert "write numbers with decimal points" in fault
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        'step,acc,sha\n1,0.5,3f2a91c\n2,0.75,12345678\n3,1,91e4567\n',
+        'step,acc,kernel\n1,0.5,"3,3"\n2,0.75,"3,3"\n3,1,"3,3"\n',
+    ],
+)
+def test_columns_of_hashes_and_of_one_pair_are_no_metrics_and_need_no_note(run, rows):
+    run.write("left/log.csv", rows)
+    metrics = read_metrics(run)
+    assert (metrics.final, metrics.faults) == ({"acc": 1}, ())
+
+
 PARTS = [{"fold": "a"}, {"fold": 0}, {"split": 0}, {"task": "left", "split": "val"}]
 
 

@@ -23,6 +23,10 @@ CSV_SUFFIXES = {".csv", ".tsv"}
 DELIMITERS = ",;\t"
 ODD_NUMBER = re.compile(r"[-+]?[.,]?\d")  # what begins like a number
 WITH_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
+HASH = re.compile(r"[\da-f]{7,}", re.IGNORECASE)
+
+# By column, the cells that may be numbers and cannot be read, each with its line.
+OddCells = dict[str, list[tuple[str, int]]]
 
 
 @dataclass
@@ -71,7 +75,7 @@ class CsvLog(MetricLog):
         columns = self._columns(rows.fieldnames or [])
         if columns is None:
             return
-        odd: dict[str, tuple[str, int]] = {}  # by column, a cell that may be a number, and its line
+        odd: OddCells = {}
         read: dict[str, set[str]] = {}  # by column, the metrics that it has
         for number, row in enumerate(rows, 1):
             line = above + rows.line_num
@@ -90,7 +94,7 @@ class CsvLog(MetricLog):
                 self._add_row(columns, row, step, line, odd, read)
             elif text := columns.odd_step(row):
                 counter = columns.counters[0]
-                odd, read = {counter: (text, line)}, {counter: {*self.points}}
+                odd, read = {counter: [(text, line)]}, {counter: {*self.points}}
                 break
         self._leave_out_odd(odd, read)
 
@@ -126,7 +130,7 @@ class CsvLog(MetricLog):
         row: Mapping[str, str],
         step: float,
         line: int,
-        odd: dict[str, tuple[str, int]],
+        odd: OddCells,
         read: dict[str, set[str]],
     ) -> None:
         phase = columns.phase(row)
@@ -139,17 +143,19 @@ class CsvLog(MetricLog):
                 self.add_counted(prefix + name, step, epoch, value, own_part)
                 read.setdefault(column, set()).add(prefix + name)
             elif ODD_NUMBER.match(text := (row[column] or "").strip()):
-                odd.setdefault(column, (text, line))
+                odd.setdefault(column, []).append((text, line))
 
-    def _leave_out_odd(
-        self, odd: Mapping[str, tuple[str, int]], read: Mapping[str, set[str]]
-    ) -> None:
+    def _leave_out_odd(self, odd: OddCells, read: Mapping[str, set[str]]) -> None:
         """Leave out columns of which some cells are numbers and others cannot be read: an earlier
-        value would count as the final one."""
-        for column, (text, line) in odd.items():
-            if column in read or WITH_COMMA.fullmatch(text):
-                for name in read.get(column, ()):
-                    self.points.pop(name, None)
+        value would count as the final one. Hashes and one pair (`3,3`) in all rows need no note."""
+        for column, cells in odd.items():
+            text, line = cells[0]
+            for name in read.get(column, ()):
+                self.points.pop(name, None)
+            is_pair = column not in read and len(cells) > 1 and {text} == {one for one, _ in cells}
+            if not (is_pair or HASH.fullmatch(text)) and (
+                column in read or WITH_COMMA.fullmatch(text)
+            ):
                 self.faults[f"column {column}"] = (
                     f"column {column.strip()} is not read: '{text}' in line {line}; write numbers "
                     "with decimal points"
