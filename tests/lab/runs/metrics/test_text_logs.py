@@ -139,7 +139,7 @@ def test_a_column_whose_numbers_cannot_all_be_read_is_left_out_and_named(run, te
 @pytest.mark.parametrize(
     "rows",
     [
-        'step,acc,sha\n1,0.5,3f2a91c\n2,0.75,12345678\n3,1,91e4567\n',
+        "step,acc,sha\n1,0.5,3f2a91c\n2,0.75,12345678\n3,1,91e4567\n",
         'step,acc,kernel\n1,0.5,"3,3"\n2,0.75,"3,3"\n3,1,"3,3"\n',
     ],
 )

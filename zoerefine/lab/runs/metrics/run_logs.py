@@ -163,18 +163,19 @@ class RunLogs:
 
                 yield EventLog(path.parent, str(place.parent), since=since, restarted=restarted)
             elif kind == "table":
-                yield csv_logs.CsvLog(path, str(place.with_suffix("")), since=start, skipped=skipped)
+                name = str(place.with_suffix(""))
+                yield csv_logs.CsvLog(path, name, since=start, skipped=skipped)
             elif kind == "trainer":
                 yield text_logs.TrainerStateLog(path, str(place.parent))
             elif kind == "rows":
                 place_text = place_of_rows(path, place)
                 yield text_logs.RowsLog(path, place_text, since=start, skipped=skipped)
             else:
-                from zoerefine.lab.runs.metrics.store_logs import StoreLog, find_store  # late: a circle
+                from zoerefine.lab.runs.metrics import store_logs  # late: a circle
 
-                if store := find_store(path):
+                if store := store_logs.find_store(path):
                     place = store.path.relative_to(base).with_suffix("")
-                    yield StoreLog(store.path, str(place), store=store)
+                    yield store_logs.StoreLog(store.path, str(place), store=store)
 
     def _restarted(self) -> float:
         """When the job was started again, in seconds since the epoch; 0 where it was not."""
