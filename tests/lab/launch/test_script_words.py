@@ -87,8 +87,12 @@ def test_seeds_and_values_reach_hydra(hydra_job, command, tmp_path):
 def test_hydras_config_is_read_as_settings(hydra_job, command, tmp_path):
     for net in ("a", "b"):
         command("run", *hydra_job, "net", net)
+    command("run", *hydra_job, "net", "b", "optim", "{lr: 0.25}")
     command("analyze", "runs/train", "--out", "report", "--where", "optim.lr==0.5")
     assert len(csv_rows(tmp_path / "report/groups.csv")) == 2
+    command("analyze", "runs/train", "--out", "report", "--where", "net.name=='b' and net=='b'")
+    rows = csv_rows(tmp_path / "report/runs.csv")
+    assert sorted(row["optim.lr"] for row in rows if row["state"] == "finished") == ["0.25", "0.5"]
 
 
 def test_a_search_of_hydra_gives_the_numbers_of_the_script_by_hand(hydra_job, command, tmp_path):

@@ -91,14 +91,16 @@ def read_foreign_run(
 
 
 def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """The config that the job got, over the files that it includes, with the overrides as words.
+    """The config that the job got, over the files that it includes, with the overrides as words;
+    or what Hydra composed from them, with the words that choose config groups.
 
     Empty for a config that is neither YAML nor JSON. Raises `UserError` where it is damaged.
     """
     path = run.path / str(recorded.get("input", "input.yaml"))
     included = read_included(run.path).tree or {}
     tree = merged(included, read_config(path))
-    settings = flatten(tree, keeps_empty=True) or hydra_settings(run)
+    settings = flatten(tree, keeps_empty=True)
+    composed = {} if settings else hydra_settings(run)
     if recorded.get("overrides_in") not in MERGED:
         words = recorded_words(recorded, "overrides")
         for word, text in zip(words[::2], words[1::2], strict=False):
@@ -106,7 +108,7 @@ def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:
             settings = {k: v for k, v in settings.items()
                         if not (k.startswith(f"{key}.") or key.startswith(f"{k}."))}  # fmt: skip
             settings |= flatten({key: read_value(text)}, keeps_empty=True)
-    return json.loads(json.dumps(settings))
+    return json.loads(json.dumps(settings | composed))
 
 
 def hydra_settings(run: RunDir) -> dict[str, Any]:
