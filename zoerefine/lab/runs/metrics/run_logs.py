@@ -185,10 +185,8 @@ class RunLogs:
 
     def undecided(self) -> set[str]:
         """Metrics whose steps may begin again in every epoch: they have values of one so far."""
-        found = ((log, name) for log in self.logs.values() for name in log.by_epoch)
-        return {
-            name for log, name in found if len(log.by_epoch[name]) == 1 and name not in log.restarts
-        }
+        found = (pair for log in self.logs.values() for pair in log.counted.items())
+        return {name for name, one in found if len(one.by_epoch) == 1 and not one.restarts}
 
     def _parsed_patterns(self) -> list[MetricPattern]:
         found = []

@@ -1,6 +1,7 @@
 """What the metrics of a run are, and what every kind of log that holds them has in common."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -73,6 +74,27 @@ class Kind(Enum):
 
 
 @dataclass
+class CountedMetric:
+    """What rows that may state an epoch or a part of the training say of a metric.
+
+    Attributes:
+        by_epoch: the values of rows that state an epoch beside their step.
+        last: step and epoch of the last such row.
+        restarts: the steps begin again in every epoch: the epoch is the step.
+        parts: the part of the training and the value of each step and epoch.
+        is_mixed: it has several parts at one step, so it is not read.
+    """
+
+    by_epoch: Points = field(default_factory=dict)
+    last: tuple[float, float] = (-math.inf, math.inf)
+    restarts: bool = False
+    parts: dict[tuple[float, float | None], tuple[Mapping[str, str], float]] = field(
+        default_factory=dict
+    )
+    is_mixed: bool = False
+
+
+@dataclass
 class MetricLog:
     """A file (or folder of event files) with metrics, read as far as it is written.
 
@@ -84,28 +106,18 @@ class MetricLog:
         finals: final values that the log states itself; the others are those of the last step.
         hyperparameters: by name.
         faults: what could not be read, by the place of the fault.
-        by_epoch: the values of rows that state an epoch beside their step.
-        counted: step and epoch of the last such row of each metric.
-        restarts: metrics whose steps begin again in every epoch: the epoch is their step.
+        counted: what rows say of a metric beside its values, by metric.
         earlier: metrics of which only an earlier attempt of the job has logged values so far.
-        parts: the part of the training and the value of each step and epoch, by metric.
-        mixed: metrics of several parts at one step, which are not read.
     """
 
     path: Path
     place: str
     points: dict[str, Points] = field(default_factory=dict)
-    by_epoch: dict[str, Points] = field(default_factory=dict)
-    counted: dict[str, tuple[float, float]] = field(default_factory=dict)
-    restarts: set[str] = field(default_factory=set)
+    counted: dict[str, CountedMetric] = field(default_factory=lambda: defaultdict(CountedMetric))
     earlier: set[str] = field(default_factory=set)
     finals: dict[str, float] = field(default_factory=dict)
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
-    parts: dict[str, dict[tuple[float, float | None], tuple[Mapping[str, str], float]]] = field(
-        default_factory=dict
-    )
-    mixed: set[str] = field(default_factory=set)
 
     @property
     def kind(self) -> Kind:
@@ -146,20 +158,18 @@ class MetricLog:
             part: of `part_of`. Values of several parts at one step are no series.
         """
         epoch = None if epoch is None or math.isnan(epoch) else epoch
-        if name in self.mixed or (part and self._is_mixed(name, (step, epoch), value, part)):
+        one = self.counted[name]
+        if one.is_mixed or (part and self._is_mixed(name, (step, epoch), value, part)):
             return
-        if epoch is None:
-            return self.add(name, step, value)
-        last_step, last_epoch = self.counted.get(name, (-math.inf, math.inf))
-        self.counted[name] = step, epoch
-        self.by_epoch.setdefault(name, {})[epoch] = value
-        if name in self.earlier:
-            self.by_epoch[name] = {e: v for e, v in self.by_epoch[name].items() if e <= epoch}
-        if epoch > last_epoch and step <= last_step:
-            self.restarts.add(name)
-        if name in self.restarts:
-            self.points[name] = self.by_epoch[name]
-        self.add(name, epoch if name in self.restarts else step, value)
+        if epoch is not None:
+            one.by_epoch[epoch] = value
+            if name in self.earlier:
+                discard_after(one.by_epoch, epoch)
+            one.restarts = one.restarts or (epoch > one.last[1] and step <= one.last[0])
+            one.last = step, epoch
+            if one.restarts:
+                self.points[name], step = one.by_epoch, epoch
+        self.add(name, step, value)
 
     def begin_attempt(self) -> None:
         """The job was started again: what follows replaces values of the same and later steps."""
@@ -167,25 +177,24 @@ class MetricLog:
 
     def forget(self) -> None:
         """Before a file is read anew."""
-        self.points, self.by_epoch, self.counted, self.faults = {}, {}, {}, {}
-        self.restarts, self.earlier = set(), set()
-        self.parts, self.mixed = {}, set()
+        self.points, self.earlier, self.faults = {}, set(), {}
+        self.counted.clear()
 
     def _is_mixed(
         self, name: str, at: tuple[float, float | None], value: float, part: Mapping[str, str]
     ) -> bool:
         """Whether a metric has another value in another part at a step; if so, it is left out."""
-        before, known = self.parts.setdefault(name, {}).setdefault(at, (part, value))
+        before, known = self.counted[name].parts.setdefault(at, (part, value))
         differ = [key for key in part if before.get(key, part[key]) != part[key]]
         if not differ or same_number(known, value):
             return False
-        self.mixed.add(name)
-        for found in (self.points, self.by_epoch, self.parts):
-            found.pop(name, None)
-        names = first_few(sorted(self.mixed), NAMED)
+        self.points.pop(name, None)
+        self.counted[name] = CountedMetric(is_mixed=True)
+        mixed = sorted(name for name, one in self.counted.items() if one.is_mixed)
         self.faults["parts"] = (
             f"rows of step {at[0]:g} differ in {differ[0]} ({before[differ[0]]}, "
-            f"{part[differ[0]]}), so {names} {'is' if len(self.mixed) == 1 else 'are'} not read: "
+            f"{part[differ[0]]}), so {first_few(mixed, NAMED)} "
+            f"{'is' if len(mixed) == 1 else 'are'} not read: "
             "write a file for each part, or its name in a column split"
         )
         return True
