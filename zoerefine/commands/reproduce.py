@@ -7,9 +7,10 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
-from zoerefine.base.errors import UserError, counted
+from zoerefine.base.errors import UserError, counted, visible
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands.options import Parser, add_shared, as_path, print_json
+from zoerefine.commands.show import progress_of
 from zoerefine.lab.launch.git.mirror import home_folder, mirrors_in_use
 from zoerefine.lab.launch.launcher import start
 from zoerefine.lab.launch.record.comparison import (
@@ -133,6 +134,8 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> Outcome:
     """Check the record, run the job again, compare."""
     check_ignored(run, args.ignore)
     matching_files(run, args.compare)  # a wrong pattern is refused before the job runs
+    if of_study := progress_of(run):
+        print(*map(visible, of_study.study_lines(run)), sep="\n")
     plan = recorded_plan(run, args.home, args.repo)
 
     checks = [*check_run(run, plan), *check_commit(run, plan), *check_machine(run)]

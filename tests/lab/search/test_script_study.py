@@ -303,6 +303,9 @@ def test_a_trial_is_reproduced_and_its_repetition_is_no_trial(foreign_repository
     repository = foreign_repository("argparse_csv")
     script("search", *search_words(repository, "--grid", space="[0.1]"))
     run, _ = study_on_disk(tmp_path)
+    done = script("reproduce", run.path, code=2)
+    assert "best      trial 0, val_acc 0.6553" in done.stdout
+    assert f"cannot be reproduced: give one of its trials, in {run.path}/trials" in done.stderr
     assert "REPRODUCED" in script("reproduce", trial_run(run, 0).path).stdout
     assert (run.path / "trials" / "0000-again1").is_dir()
     (trial,) = study_on_disk(tmp_path)[1]

@@ -54,7 +54,10 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
 
 
 def own_command(run: RunDir, recorded: Mapping[str, Any]) -> str:
-    """How to train a run of ours again that no launcher started; empty where it is not known."""
+    """How to repeat a study's trial, or to train a run of ours again that no launcher started;
+    empty where it is not known."""
+    if (run.path / "trials").is_dir():
+        return f": give one of its trials, in {run.path / 'trials'}"
     if not run.config_file.is_file() or not recorded.get("commit"):
         return ""
     words = ["zoerefine", "run", "--repo", ".", "--commit", recorded["commit"]]
