@@ -7,30 +7,22 @@ docs/extending.md shows each kind.
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections import UserDict
 from importlib import import_module
 from typing import Any
 
 from zoerefine.base.errors import UserError
 
 
-class Registry(Mapping[str, str]):
+class Registry(UserDict[str, str]):
     """Parts of one kind by name, in the order in which they are listed and preferred.
 
     With `outside`, `package.module:attribute` names a part of any importable module, too.
     """
 
     def __init__(self, kind: str, places: dict[str, str], outside: bool = False) -> None:
-        self.kind, self.outside, self._places = kind, outside, places
-
-    def __getitem__(self, name: str) -> str:
-        return self._places[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+        super().__init__(places)
+        self.kind, self.outside = kind, outside
 
     def check(self, name: str, key: str) -> None:
         """Raises `UserError`, naming the config key or option, where there is no such part."""

@@ -302,11 +302,13 @@ def resources_of(
     Args:
         settings: the fields that a config sets. They are for clusters; options come before them.
     """
-    from zoerefine.lab.launch.queue.executor import Resources
+    from zoerefine.lab.launch.queue.executor import NO_RESOURCES, Resources
 
     given = {one.name: getattr(args, one.name) for one in fields(Resources)}
-    options = {name: value for name, value in given.items() if value is not None}
-    return Resources(**(options if args.executor == "local" else {**(settings or {}), **options}))
+    asked = {name: value for name, value in given.items() if value is not None}
+    if args.executor != "local":
+        asked = {**(settings or {}), **asked}
+    return Resources(**asked) if asked else NO_RESOURCES
 
 
 def settings_of(cfg: "Config") -> dict[str, Any]:

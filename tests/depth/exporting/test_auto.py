@@ -37,7 +37,7 @@ def plugin(tmp_path, monkeypatch):
     (tmp_path / "plugin_engine.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(str(tmp_path))
     rows = {"plugin": "plugin_engine", **{name: ENGINES[name] for name in ENGINES}}
-    monkeypatch.setattr(ENGINES, "_places", rows)
+    monkeypatch.setattr(ENGINES, "data", rows)
     yield engine_kind("plugin")
     del sys.modules["plugin_engine"]
 
@@ -77,7 +77,7 @@ def test_a_kind_that_fails_is_named_and_the_next_one_is_published(
     plugin, run, monkeypatch, capsys, before, attribute, value, line
 ):
     """Also one that is kept: `before` are the precisions that were built."""
-    monkeypatch.setattr(ENGINES, "_places", {n: ENGINES[n] for n in ("plugin", "torchscript")})
+    monkeypatch.setattr(ENGINES, "data", {n: ENGINES[n] for n in ("plugin", "torchscript")})
     for precision in before:
         export(run, "plugin", precision)
         monkeypatch.setattr(plugin, "precisions", lambda: ("fp32",))
@@ -99,7 +99,7 @@ def test_a_precision_that_cannot_be_built_is_named_and_another_one_is_published(
 
 def test_without_any_engine_the_error_names_every_reason(plugin, run, monkeypatch):
     monkeypatch.setattr(plugin, "BROKEN", ["fp32", "fp16", "bf16"])
-    monkeypatch.setattr(ENGINES, "_places", {"plugin": ENGINES["plugin"]})
+    monkeypatch.setattr(ENGINES, "data", {"plugin": ENGINES["plugin"]})
     with pytest.raises(UserError, match=r"no engine could be built: .*plugin fp32: RuntimeError: "):
         export(run)
 

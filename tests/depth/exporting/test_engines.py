@@ -312,7 +312,7 @@ def test_a_sweep_builds_every_engine_and_publishes_the_fastest(
 ):
     """Of four kinds; the quick tier exports the others one by one."""
     some = "torchscript", "openvino", "tensorrt", "tensorrt-lean"
-    monkeypatch.setattr(ENGINES, "_places", {name: ENGINES[name] for name in some})
+    monkeypatch.setattr(ENGINES, "data", {name: ENGINES[name] for name in some})
     for name, precision in BUILT_HERE:  # most of them were built for other tests
         if name in some:
             builder.bundle(engine_kind(name), precision)

@@ -319,7 +319,7 @@ def recording_executor(resources):
 def test_a_queue_of_our_own_training_reads_its_resources_from_the_config(
     repository, config, home, monkeypatch, here
 ):
-    monkeypatch.setitem(EXECUTORS._places, "recording", f"{__name__}:recording_executor")
+    monkeypatch.setitem(EXECUTORS, "recording", f"{__name__}:recording_executor")
     (repository.folder / "zoerefine").mkdir()
     for name in ("__init__.py", "train.py"):
         (repository.folder / "zoerefine" / name).touch()

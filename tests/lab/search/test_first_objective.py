@@ -23,7 +23,7 @@ def above_half(steps):
 @pytest.fixture
 def stops_above_half(monkeypatch):
     """The words that choose this pruner."""
-    monkeypatch.setitem(PRUNERS._places, "above_half", f"{__name__}:above_half")
+    monkeypatch.setitem(PRUNERS, "above_half", f"{__name__}:above_half")
     return ("STUDY.PRUNER", "above_half")
 
 
@@ -162,7 +162,7 @@ def test_the_longest_trial_is_known_with_several_objectives(open_study):
 
 
 def test_a_training_is_pruned_by_its_first_objective(searched, monkeypatch):
-    monkeypatch.setitem(PRUNERS._places, "at_once", f"{__name__}:at_once")
+    monkeypatch.setitem(PRUNERS, "at_once", f"{__name__}:at_once")
     words = ("TRAIN.EPOCHS", 2, "STUDY.OBJECTIVES", "[delta1, parameters]", "STUDY.TRIALS", 1)
     study = searched("{TRAIN: {LR: [0.001]}}", "STUDY.PRUNER", "at_once", *words)
     (trial,) = study.trials()

@@ -38,7 +38,7 @@ def corner(seed):
 
 
 def test_a_sampler_that_repeats_itself_does_not_end_a_study(open_study, monkeypatch):
-    monkeypatch.setitem(SAMPLERS._places, "corner", f"{__name__}:corner")
+    monkeypatch.setitem(SAMPLERS, "corner", f"{__name__}:corner")
     words = ("STUDY.SAMPLER", "corner", "STUDY.TRIALS", 4)
     tried = run_trials(open_study("{TRAIN: {LR: {low: 0.1, high: 0.5}}}", *words))
     assert tried[0]["TRAIN.LR"] == 0.5

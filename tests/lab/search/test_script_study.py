@@ -132,7 +132,7 @@ def below(steps):
 @pytest.fixture
 def pruned_below_half(monkeypatch):
     """The words that choose this pruner."""
-    monkeypatch.setitem(PRUNERS._places, "below", f"{__name__}:below")
+    monkeypatch.setitem(PRUNERS, "below", f"{__name__}:below")
     return ("--trials", 1, "STUDY.PRUNER", "below")
 
 

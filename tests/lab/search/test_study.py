@@ -22,7 +22,7 @@ from zoerefine.lab.search.subject import TrialOutcome
 @pytest.fixture
 def one_engine(monkeypatch):
     """`auto` has one kind to choose from; tests of exporting have all."""
-    monkeypatch.setattr(ENGINES, "_places", {"torchscript": ENGINES["torchscript"]})
+    monkeypatch.setattr(ENGINES, "data", {"torchscript": ENGINES["torchscript"]})
 
 
 def test_trials_are_runs_with_provenance_and_the_best_is_trained(study):
