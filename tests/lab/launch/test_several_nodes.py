@@ -11,7 +11,7 @@ import pytest
 from tests.cluster import kill_tree
 from tests.processes import end_of
 from tests.slurm import needs_slurm
-from zoerefine.lab.launch.process.nodes import NodePlace
+from zoerefine.lab.launch.process.child import NodePlace
 from zoerefine.lab.launch.process.output import OutputLog
 from zoerefine.lab.launch.queue.slurm import other_nodes
 from zoerefine.lab.launch.queue.slurm.submission import SlurmFiles

@@ -1,5 +1,6 @@
 """Launch: a commit, a config and a module become one recorded run."""
 
+import json
 import os
 import shlex
 import sys
@@ -14,7 +15,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import create_ignored_folder, replacing
 from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.progress import say
-from zoerefine.base.run_dir import ATTEMPT, RunDir
+from zoerefine.base.run_dir import ATTEMPT, NODE, RunDir
 from zoerefine.lab.launch.environment.environment import (
     deciding_variables,
     import_variables,
@@ -39,7 +40,7 @@ from zoerefine.lab.launch.job import (
 from zoerefine.lab.launch.job_module import check_origin, is_script, job_program, library_facts
 from zoerefine.lab.launch.plan import LaunchPlan, handed_over, make_plan, next_execution
 from zoerefine.lab.launch.process import child
-from zoerefine.lab.launch.process.nodes import NODE_LOST, OneNode, node_of
+from zoerefine.lab.launch.process.nodes import NODE_LOST, FirstNode, OtherNode
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.workspace import left
 from zoerefine.lab.launch.workspace.workspace import workspace
@@ -151,6 +152,19 @@ def start(
         return code
 
 
+def node_of(run: RunDir, processes: int) -> child.OneNode:
+    """This machine's part in a launch.
+
+    Args:
+        processes: on all nodes together.
+    """
+    given = os.environ.get(NODE)
+    place = child.NodePlace(**json.loads(given)) if given else child.ONLY
+    if place.nodes == 1:
+        return child.OneNode(run, place, processes)
+    return (OtherNode if place.number else FirstNode)(run, place, processes)
+
+
 def working_folder(job: Job, workspace: Path, run: RunDir) -> Path:
     """The folder that a job starts in."""
     script = workspace / Path(job.module).parent if is_script(job.module) else workspace
@@ -199,7 +213,7 @@ def job_words(plan: LaunchPlan, run: RunDir, workspace: Path) -> list[str]:
 
 def record(
     plan: LaunchPlan,
-    node: OneNode,
+    node: child.OneNode,
     folder: Path,
     python: Path,
     command: Sequence[str],

@@ -27,56 +27,6 @@ from zoerefine.base.progress import duration, warn
 from zoerefine.base.secrets import HIDDEN, hide_secrets, register_secret, without_secrets
 
 
-@dataclass
-class Ending:
-    """How a launch, a queue or a search ended; whoever runs it fills this in.
-
-    Attributes:
-        run: its run directory, of a search the study's, which may not exist yet; empty for a queue.
-        code: the exit code of our command.
-        message: why it failed, or what it found.
-    """
-
-    run: Path | None = None
-    code: int = 0
-    message: str = ""
-
-    @property
-    def state(self) -> str:
-        """`finished`, `interrupted` or `failed`."""
-        return {0: "finished", INTERRUPTED: "interrupted"}.get(self.code, "failed")
-
-
-@contextmanager
-def notifying(text: str, what: str) -> Iterator[Ending]:
-    """Send a notification when the block has ended, in whatever way.
-
-    Args:
-        text: of --notify; empty: none is sent.
-        what: `launch`, `queue` or `search`.
-
-    Raises `UserError` for a text that is neither a command nor a URL, before the block begins.
-    """
-    receiver = None
-    if text:
-        receiver = parse_receiver(text)
-    ending, started_s = Ending(), time.monotonic()
-    try:
-        yield ending
-    except UserError as error:
-        ending.code, ending.message = USER_ERROR, str(error)
-        raise
-    except KeyboardInterrupt as error:
-        ending.code, ending.message = INTERRUPTED, str(error)
-        raise
-    except Exception as error:
-        ending.code, ending.message = 1, f"{type(error).__name__}: {error}"
-        raise
-    finally:
-        if receiver is not None:
-            notify(receiver, message_of(what, ending, time.monotonic() - started_s))
-
-
 def notify(receiver: "Receiver", message: dict[str, Any]) -> None:
     """Send a message; where that fails, print one warning."""
     body = json.dumps(without_secrets(message)).encode()

@@ -4,6 +4,7 @@ A first stop signal is passed on; at a second one the job's whole tree of proces
 """
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -12,10 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from zoerefine.base.run_dir import RUN_FOLDER, RunDir
+from zoerefine.base.run_dir import NODE, RUN_FOLDER, RunDir
 from zoerefine.base.secrets import hide_secrets
 from zoerefine.lab.launch.process.output import JobEnd, OutputLog, Outputs
 from zoerefine.lab.launch.record.provenance import add, now
@@ -284,3 +286,84 @@ def processes_of(run: RunDir, node: int = 0) -> Iterator[int]:
         with suppress(OSError):  # another user's, or it has ended
             if ours <= set((entry / "environ").read_bytes().split(b"\0")):
                 yield int(entry.name)
+
+
+# A job on this machine. Where it runs on several, nodes.py has what each does.
+
+
+@dataclass(frozen=True)
+class NodePlace:
+    """A node's place in a job.
+
+    Attributes:
+        group: a name of its own for each time that the job is started.
+        number: 0 for the node that has the run.
+        nodes: how many there are.
+        address: by which the other nodes reach node 0; only node 0 needs it.
+    """
+
+    group: str = ""
+    number: int = 0
+    nodes: int = 1
+    address: str = ""
+
+    def variables(self) -> dict[str, str]:
+        """The environment of the launch on this node."""
+        return {NODE: json.dumps(asdict(self))} if self.nodes > 1 else {}
+
+
+ONLY = NodePlace()
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """How the processes of all nodes find one another.
+
+    Attributes:
+        words: torchrun's options.
+        attempt: how often the run was started, this time included.
+    """
+
+    words: tuple[str, ...]
+    attempt: int
+
+
+class OneNode:
+    """The launch of a job on one machine.
+
+    Attributes:
+        own: the run directory that this launch writes to.
+        processes: on this machine.
+        is_alone: whether another node did not say that its part had ended, and nobody has asked
+            the job to stop.
+    """
+
+    is_alone = False
+
+    def __init__(self, run: RunDir, place: NodePlace, processes: int) -> None:
+        self.run, self.place = run, place
+        self.own = run
+        self.processes = processes // place.nodes
+
+    @property
+    def with_torchrun(self) -> bool:
+        return self.processes > 1 or self.place.nodes > 1
+
+    def taking_part(self) -> AbstractContextManager[None]:
+        """Entered before the launch prepares anything, left when it has ended."""
+        return nullcontext()
+
+    def meet(self, attempt: int) -> Meeting:
+        """Wait until every node has prepared the job.
+
+        Args:
+            attempt: how often this node's launch was started; node 0 decides.
+
+        Raises:
+            UserError: another node cannot start it.
+        """
+        return Meeting(ALONE, attempt)
+
+    def watching(self, stops: StopForwarding) -> AbstractContextManager[None]:
+        """Entered while the job runs; stops it where it has failed or is stopped on others."""
+        return nullcontext()

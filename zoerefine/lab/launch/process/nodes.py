@@ -12,53 +12,25 @@ The nodes tell one another what they do by files in a folder of the run that all
 """
 
 import json
-import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.progress import say
-from zoerefine.base.run_dir import NODE, RunDir
+from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating
-from zoerefine.lab.launch.process.child import ALONE, StopForwarding
+from zoerefine.lab.launch.process.child import Meeting, NodePlace, OneNode, StopForwarding
 from zoerefine.lab.launch.process.output import EFFECT, NODE_ENDED
 
 # The exit code of node 0's launch where its job has failed and another node does not answer. Slurm
 # may take minutes until it calls that node dead.
 NODE_LOST = 75
-
-
-@dataclass(frozen=True)
-class NodePlace:
-    """A node's place in a job.
-
-    Attributes:
-        group: a name of its own for each time that the job is started.
-        number: 0 for the node that has the run.
-        nodes: how many there are.
-        address: by which the other nodes reach node 0; only node 0 needs it.
-    """
-
-    group: str = ""
-    number: int = 0
-    nodes: int = 1
-    address: str = ""
-
-    def variables(self) -> dict[str, str]:
-        """The environment of the launch on this node."""
-        return {NODE: json.dumps(asdict(self))} if self.nodes > 1 else {}
-
-
-ONLY = NodePlace()
-
-
 FOLDER = ".nodes"
 START = "start.json"
 
@@ -80,60 +52,6 @@ SAY_S = 30.0  # between messages that say for whom a node waits
 LOST_S = 10.0  # for processes to end by themselves where those of another node have ended
 GRACE_S = 30.0  # that a job has to stop
 ENDING_S = 90.0  # for the other nodes to end after node 0; more than both together
-
-
-@dataclass(frozen=True)
-class Meeting:
-    """How the processes of all nodes find one another.
-
-    Attributes:
-        words: torchrun's options.
-        attempt: how often the run was started, this time included.
-    """
-
-    words: tuple[str, ...]
-    attempt: int
-
-
-class OneNode:
-    """The launch of a job on one machine.
-
-    Attributes:
-        own: the run directory that this launch writes to.
-        processes: on this machine.
-        is_alone: whether another node did not say that its part had ended, and nobody has asked
-            the job to stop.
-    """
-
-    is_alone = False
-
-    def __init__(self, run: RunDir, place: NodePlace, processes: int) -> None:
-        self.run, self.place = run, place
-        self.own = run
-        self.processes = processes // place.nodes
-
-    @property
-    def with_torchrun(self) -> bool:
-        return self.processes > 1 or self.place.nodes > 1
-
-    def taking_part(self) -> AbstractContextManager[None]:
-        """Entered before the launch prepares anything, left when it has ended."""
-        return nullcontext()
-
-    def meet(self, attempt: int) -> Meeting:
-        """Wait until every node has prepared the job.
-
-        Args:
-            attempt: how often this node's launch was started; node 0 decides.
-
-        Raises:
-            UserError: another node cannot start it.
-        """
-        return Meeting(ALONE, attempt)
-
-    def watching(self, stops: StopForwarding) -> AbstractContextManager[None]:
-        """Entered while the job runs; stops it where it has failed or is stopped on others."""
-        return nullcontext()
 
 
 class SeveralNodes(OneNode):
@@ -317,20 +235,6 @@ class Waiting:
             say(f"waiting for {whom}")
             self._said_s = time.monotonic()
         time.sleep(POLL_S)
-
-
-def node_of(run: RunDir, processes: int) -> OneNode:
-    """This machine's part in a launch.
-
-    Args:
-        processes: on all nodes together.
-    """
-    given = os.environ.get(NODE)
-    place = NodePlace(**json.loads(given)) if given else ONLY
-    kind: Callable[[RunDir, NodePlace, int], OneNode] = OneNode
-    if place.nodes > 1:
-        kind = OtherNode if place.number else FirstNode
-    return kind(run, place, processes)
 
 
 def meeting_at(place: NodePlace, start: Mapping[str, Any]) -> Meeting:

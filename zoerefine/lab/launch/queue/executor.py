@@ -22,8 +22,7 @@ from zoerefine.base.registries import EXECUTORS
 from zoerefine.base.yaml.read import Document
 from zoerefine.lab.launch.environment.environment import LIBRARY, python_path
 from zoerefine.lab.launch.job import read_setting
-from zoerefine.lab.launch.process.child import child_setup
-from zoerefine.lab.launch.process.nodes import ONLY, NodePlace
+from zoerefine.lab.launch.process.child import ONLY, NodePlace, child_setup
 
 
 def reserved(key: str, default: Any, help: str) -> Any:

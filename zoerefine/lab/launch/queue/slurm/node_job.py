@@ -15,7 +15,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from zoerefine.lab.launch.process.nodes import NODE_LOST, ONLY
+from zoerefine.lab.launch.process.child import ONLY
+from zoerefine.lab.launch.process.nodes import NODE_LOST
 from zoerefine.lab.launch.queue.executor import JobOutcome, LaunchProcess
 from zoerefine.lab.launch.queue.slurm.commands import SlurmError, requeue
 from zoerefine.lab.launch.queue.slurm.other_nodes import OtherNodes, first_place

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from zoerefine.lab.launch.process.nodes import NodePlace
+from zoerefine.lab.launch.process.child import NodePlace
 from zoerefine.lab.launch.queue.executor import LaunchProcess
 from zoerefine.lab.launch.queue.slurm.commands import SlurmError, run_slurm
 from zoerefine.lab.launch.queue.slurm.submission import SlurmFiles
