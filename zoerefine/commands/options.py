@@ -3,19 +3,22 @@
 import argparse
 import json
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError
 from zoerefine.base.progress import be_quiet
 from zoerefine.base.registries import EXECUTORS
 
 if TYPE_CHECKING:
     from zoerefine.base.config import Config
     from zoerefine.lab.launch.job import Job
+    from zoerefine.lab.launch.notify import Ending
     from zoerefine.lab.launch.queue.executor import Resources
 
 
@@ -166,6 +169,36 @@ def add_shared(options: "argparse._ActionsContainer", *names: str, **other: Any)
     for name in names:
         words, settings = SHARED[name]
         options.add_argument(*words, **settings | other)
+
+
+@contextmanager
+def notifying(text: str, what: str) -> Iterator["Ending"]:
+    """Send a notification when the block has ended, in whatever way.
+
+    Args:
+        text: of --notify; empty: none is sent.
+        what: `launch`, `queue` or `search`.
+
+    Raises `UserError` for a text that is neither a command nor a URL, before the block begins.
+    """
+    from zoerefine.lab.launch.notify import Ending, message_of, notify, parse_receiver
+
+    receiver = parse_receiver(text) if text else None
+    ending, started_s = Ending(), time.monotonic()
+    try:
+        yield ending
+    except UserError as error:
+        ending.code, ending.message = USER_ERROR, str(error)
+        raise
+    except KeyboardInterrupt as error:
+        ending.code, ending.message = INTERRUPTED, str(error)
+        raise
+    except Exception as error:
+        ending.code, ending.message = 1, f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        if receiver is not None:
+            notify(receiver, message_of(what, ending, time.monotonic() - started_s))
 
 
 def print_json(document: Mapping[str, Any]) -> None:

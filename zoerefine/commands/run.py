@@ -17,6 +17,7 @@ from zoerefine.commands.options import (
     add_shared,
     existing_config,
     job_of,
+    notifying,
     parsed,
     resources_of,
 )
@@ -29,7 +30,6 @@ from zoerefine.lab.launch.housekeeping import (
 )
 from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.launcher import launch
-from zoerefine.lab.launch.notify import notifying
 from zoerefine.lab.launch.queue.executor import NO_RESOURCES
 
 if TYPE_CHECKING:

@@ -26,13 +26,13 @@ from zoerefine.commands.options import (
     add_shared,
     as_path,
     job_of,
+    notifying,
     parsed,
     print_json,
     resources_of,
     settings_of,
 )
 from zoerefine.lab.launch.git.mirror import home_folder
-from zoerefine.lab.launch.notify import notifying
 from zoerefine.lab.search.space.reader import check_sampler, check_search_space
 from zoerefine.lab.search.space.words import combined, space_in_file, space_of_words
 

@@ -16,8 +16,8 @@ import pytest
 
 from zoerefine.base.errors import UserError
 from zoerefine.commands import run as run_command
+from zoerefine.commands.options import notifying
 from zoerefine.lab.launch import notify
-from zoerefine.lab.launch.notify import notifying
 
 TOKEN = "T0kenQ7xw9ZbA4kLmP2sVu8R"
 

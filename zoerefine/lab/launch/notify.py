@@ -13,18 +13,37 @@ import signal
 import socket
 import subprocess
 import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from zoerefine import __version__
-from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError, one_line
+from zoerefine.base.errors import INTERRUPTED, UserError, one_line
 from zoerefine.base.progress import duration, warn
 from zoerefine.base.secrets import HIDDEN, hide_secrets, register_secret, without_secrets
+
+
+@dataclass
+class Ending:
+    """How a launch, a queue or a search ended; whoever runs it fills this in.
+
+    Attributes:
+        run: its run directory, of a search the study's, which may not exist yet; empty for a queue.
+        code: the exit code of our command.
+        message: why it failed, or what it found.
+    """
+
+    run: Path | None = None
+    code: int = 0
+    message: str = ""
+
+    @property
+    def state(self) -> str:
+        """`finished`, `interrupted` or `failed`."""
+        return {0: "finished", INTERRUPTED: "interrupted"}.get(self.code, "failed")
 
 
 def notify(receiver: "Receiver", message: dict[str, Any]) -> None:
