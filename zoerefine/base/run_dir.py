@@ -24,7 +24,7 @@ from zoerefine.base.files.atomic import (
     remove_half_written,
     write_json,
 )
-from zoerefine.base.files.file_lock import is_locked, is_open_at, try_lock
+from zoerefine.base.files.file_lock import Wait, is_locked, is_open_at, writer_lock
 
 # Environment variables that a launcher sets for its job: the run directory, the user's folder,
 # the seed, and how many times the run has been started.
@@ -210,7 +210,7 @@ class RunDir:
         return row
 
     @contextmanager
-    def locked(self) -> Iterator[int]:
+    def locked(self, wait: Wait = Wait.FOR_NOBODY) -> Iterator[int]:
         """Hold the lock for writing; yields its file descriptor.
 
         Removes what a killed process left half-written.
@@ -222,12 +222,13 @@ class RunDir:
         if run_from_launcher() == self:
             yield -1
             return
+
+        def writer() -> tuple[int, str]:
+            status = self.status()
+            return status.pid, status.host
+
         self.create()
-        with try_lock(self.lock_file) as descriptor:
-            if descriptor is None:
-                status = self.status()
-                by = f" ({status.pid} on {status.host})" if status.pid else ""
-                raise UserError(f"{self.path} is being written by another process{by}")
+        with writer_lock(self.lock_file, writer, wait) as descriptor:
             for folder in (self.path, self.checkpoints):
                 remove_half_written(folder.glob(HALF_WRITTEN), OWN_FILE)
             yield descriptor

@@ -1,4 +1,5 @@
-"""File locks between processes. The system frees a lock when its last holder is gone.
+"""File locks between processes; `writer_lock` is a run's. The system frees a lock when its last
+holder is gone.
 
 They are Linux's "open file description" locks (fcntl(2), F_OFD_SETLK): a lock belongs to an open
 file, so it also ends with `kill -9`, and a child process that inherits the descriptor keeps the
@@ -13,12 +14,16 @@ import errno
 import fcntl
 import os
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum, auto
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
 
+WAIT_S = 15.0  # for a child to end whose parent, the writer, was killed
+POLL_S = 0.05
 FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length (0: the whole file), process
 
 
@@ -51,6 +56,49 @@ def try_lock(path: Path, make_folder: bool = True) -> Iterator[int | None]:
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+class Wait(Enum):
+    """For whom `writer_lock` waits, at most `WAIT_S`."""
+
+    FOR_NOBODY = auto()
+    FOR_CHILD = auto()  # of a writer that was killed
+    FOR_WRITER = auto()
+
+
+@contextmanager
+def writer_lock(path: Path, writer: Callable[[], tuple[int, str]], wait: Wait) -> Iterator[int]:
+    """Hold the lock of a folder that one process writes; yields the file descriptor.
+
+    Args:
+        writer: the number and the host of the process that wrote there last; 0: not known.
+
+    Raises:
+        UserError: another process holds it; also like `lock`.
+    """
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        with try_lock(path) as descriptor:
+            if descriptor is not None:
+                yield descriptor
+                return
+        pid, host = writer()
+        waits = wait is Wait.FOR_WRITER or (wait is Wait.FOR_CHILD and not is_alive(pid))
+        if not waits or time.monotonic() > deadline:
+            by = f" ({pid} on {host})" if pid else ""
+            raise UserError(f"{path.parent} is being written by another process{by}")
+        time.sleep(POLL_S)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return pid > 0
 
 
 def is_locked(path: Path) -> bool:

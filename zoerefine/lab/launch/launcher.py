@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from hashlib import sha256
@@ -13,6 +12,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import create_ignored_folder, replacing
+from zoerefine.base.files.file_lock import Wait
 from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import ATTEMPT, NODE, RunDir
@@ -49,7 +49,6 @@ MADE_BY_LAUNCH = (
     *(".lock", ".provenance.lock", "provenance.json", "environment.txt", "uncommitted.patch"),
     *("included.json", "inputs.json"),
 )
-LOCK_WAIT_S = 15.0  # for a job to end whose launcher was killed
 
 
 def launch(
@@ -102,7 +101,8 @@ def start(
     with ExitStack() as stack:
         stack.enter_context(node.taking_part())
         had_lock = own.lock_file.exists()
-        run_lock = stack.enter_context(wait_for_lock(own, patient=node.place.nodes > 1))
+        wait = Wait.FOR_WRITER if node.place.nodes > 1 else Wait.FOR_CHILD
+        run_lock = stack.enter_context(own.locked(wait))
         stack.enter_context(leaving_nothing_unless_started(own, plan.input_name, had_lock))
         left.complete_collection(own)
         if is_finished(run, plan.job):  # by the process that held the lock
@@ -291,7 +291,7 @@ def link_latest(run: RunDir) -> None:
     os.replace(link, latest)
 
 
-# A launch's hold on its run directory: the lock, and nothing left behind unless the job starts.
+# A launch's run directory: of this job, and nothing left behind unless the job starts.
 
 
 def refuse_another_job(plan: LaunchPlan, run: RunDir) -> None:
@@ -341,36 +341,3 @@ def read_bytes(path: Path) -> bytes | None:
         return path.read_bytes()
     except FileNotFoundError:
         return None
-
-
-@contextmanager
-def wait_for_lock(run: RunDir, patient: bool = False) -> Iterator[int]:
-    """Hold the run's lock. Where its launcher was killed, its job gets a moment to end.
-
-    Args:
-        patient: a launcher gets this moment, too.
-
-    Raises `UserError` where another launcher runs it.
-    """
-    deadline = time.monotonic() + LOCK_WAIT_S
-    with ExitStack() as stack:
-        while True:
-            try:
-                lock_fd = stack.enter_context(run.locked())
-                break
-            except UserError:
-                in_use = not patient and _is_alive(run.status().pid)
-                if in_use or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-        yield lock_fd
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return pid > 0
