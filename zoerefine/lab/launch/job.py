@@ -5,7 +5,6 @@ Options, their help, words, record and identity follow from the descriptions.
 
 import math
 import os
-import re
 from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -25,8 +24,6 @@ LIMIT_BYTES = 10 * GIB  # of what a job leaves in its workspace
 OPTIONS = ("options", "assignments")
 IN_PLACE = "in-place"  # merged into the config at its own path in the workspace
 MERGED = ("file", IN_PLACE)
-CONFIG_WORD = "{config}"  # in the words after --: the config is given there
-PLACEHOLDER = re.compile(r"\{([\w.-]+)\}")
 NO_CONFIG = Path(os.devnull)  # the config of a job that takes none
 
 
@@ -241,33 +238,6 @@ def recorded_job(run: RunDir, recorded: Mapping[str, Any]) -> Job:
         caller=Path(recorded.get("caller", ".")),
         **with_tuples(options),
     )
-
-
-# The config and the words of a job.
-
-
-def override_words(overrides: Sequence[str], given_as: str) -> list[str]:
-    """KEY VALUE words as a job gets them.
-
-    Args:
-        given_as: `arguments` for KEY VALUE, `options` for --KEY=VALUE, `assignments` for
-            KEY=VALUE; those that are merged into the config are no words.
-    """
-    pairs = zip(overrides[::2], overrides[1::2], strict=True)
-    if given_as == "assignments":
-        return [f"{key}={value}" for key, value in pairs]
-    if given_as == "options":
-        return [f"--{key.removeprefix(NEW_KEY)}={value}" for key, value in pairs]
-    return list(overrides) if given_as == "arguments" else []
-
-
-def fill_in(arguments: Sequence[str], overrides: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The arguments with the values of KEY VALUE words in the place of `{KEY}`, and other words."""
-    values = dict(zip(overrides[::2], overrides[1::2], strict=True))
-    used = {key for word in arguments for key in PLACEHOLDER.findall(word) if key in values}
-    filled = [PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), w) for w in arguments]
-    pairs = zip(overrides[::2], overrides[1::2], strict=True)
-    return filled, [word for pair in pairs if pair[0] not in used for word in pair]
 
 
 @dataclass(frozen=True)

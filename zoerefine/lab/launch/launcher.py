@@ -26,18 +26,14 @@ from zoerefine.lab.launch.environment.environment import (
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.commands import commit_tree
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
-from zoerefine.lab.launch.job import (
-    CONFIG_WORD,
-    GIB,
-    IN_PLACE,
-    LIMIT_BYTES,
-    NO_CONFIG,
-    Job,
-    fill_in,
-    override_words,
-    recorded_options,
+from zoerefine.lab.launch.job import GIB, LIMIT_BYTES, Job, recorded_options
+from zoerefine.lab.launch.job_module import (
+    check_origin,
+    is_script,
+    job_program,
+    job_words,
+    library_facts,
 )
-from zoerefine.lab.launch.job_module import check_origin, is_script, job_program, library_facts
 from zoerefine.lab.launch.plan import LaunchPlan, handed_over, make_plan, next_execution
 from zoerefine.lab.launch.process import child
 from zoerefine.lab.launch.process.nodes import NODE_LOST, FirstNode, OtherNode
@@ -127,7 +123,9 @@ def start(
         meeting = node.meet(attempts(own) + 1)
         variables[ATTEMPT] = str(meeting.attempt)
         start_words = child.job_command(python, program, node.processes, meeting.words)
-        command = [*start_words, *job_words(plan, own, place.folder)]
+        in_place = plan.included.place
+        config = place.folder / in_place if in_place else own.path / plan.input_name
+        command = [*start_words, *job_words(plan.job, config)]
         found |= {"variables": deciding_variables(variables, plan.job.record_env)}
         record(plan, node, place.folder, python, command, meeting.attempt, found)
         left.place_files(own.path / plan.input_name, plan.included, plan.inputs, place.folder)
@@ -196,19 +194,6 @@ def take_patterns(run: RunDir, patterns: Sequence[str]) -> bool:
     if differ:
         provenance.add(run, metric_patterns=list(patterns))
     return differ
-
-
-def job_words(plan: LaunchPlan, run: RunDir, workspace: Path) -> list[str]:
-    """The job's own words: its config, its arguments, the overrides."""
-    job, own_place = plan.job, plan.included.place
-    path = workspace / own_place if own_place else run.path / plan.input_name
-    arguments, words = fill_in(job.arguments, job.overrides)
-    config = [*filter(None, [job.config_flag]), str(path)]  # without a flag, the config alone
-    if job.config == NO_CONFIG or job.overrides_in == IN_PLACE:
-        config = []
-    elif any(CONFIG_WORD in word for word in arguments):
-        config, arguments = [], [word.replace(CONFIG_WORD, str(path)) for word in arguments]
-    return [*config, *arguments, *override_words(words, job.overrides_in)]
 
 
 def record(
