@@ -15,9 +15,9 @@ from tests.depth.ros.bags import camera, random_frames, write_bag
 from tests.fuzz.limits import bounded, damaged, fuzzed
 from zoerefine.base.errors import UserError
 from zoerefine.depth.ros.bag_files import open_bag
+from zoerefine.depth.ros.bag_topics import find_topics
 from zoerefine.depth.ros.refine_bag import decode
 from zoerefine.depth.ros.stamp_pairs import paired
-from zoerefine.depth.ros.topics import find_topics
 
 ZSTD = CompressionMode.STORAGE, CompressionFormat.ZSTD
 KINDS = {"mcap": ("mcap", None), "zstd": ("mcap", ZSTD), "sqlite3": ("sqlite3", None)}

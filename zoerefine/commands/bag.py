@@ -125,8 +125,8 @@ def prepared(args: argparse.Namespace) -> "Iterator[BagJob]":
     from zoerefine.base.progress import say
     from zoerefine.depth.infer.results import check_writable
     from zoerefine.depth.ros.bag_files import open_bag
+    from zoerefine.depth.ros.bag_topics import find_topics
     from zoerefine.depth.ros.refine_bag import BagJob
-    from zoerefine.depth.ros.topics import find_topics
 
     with open_bag(args.bag) as bag:
         topics = find_topics(bag, args.image_topic, args.depth_topic, args.info_topic)
