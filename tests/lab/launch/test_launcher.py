@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import zoerefine
+from tests.lab.launch.conftest import launch_words
 from tests.processes import run_new_python
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, RunDir
@@ -282,3 +284,38 @@ def test_a_folder_with_the_run_of_another_job_is_refused(launch, only_run):
     done = launch(code=2)
     assert done.stderr.count("\n") == 1
     assert f"{run.path} belongs to another job" in done.stderr
+
+
+WALK = """
+import subprocess, sys
+from zoerefine.cli import main
+
+files = set()
+
+def note(frame, event, _):
+    code = frame.f_code
+    if event != "call" or code.co_name == "<module>":
+        return
+    if code is subprocess.Popen.__init__.__code__ and "--fixed" in frame.f_locals["args"]:
+        sys.setprofile(None)  # the script's process
+        print(*sorted(files), sep="\\n")
+    while frame := frame.f_back:  # what is called while a module is imported does not count
+        if frame.f_code.co_name == "<module>" and frame.f_back:
+            return
+    files.add(code.co_filename)
+
+sys.setprofile(note)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_launch_passes_thirty_files_before_the_scripts_first_line(
+    repository, config, tmp_path, home
+):
+    """That many a reader has to know, who follows docs/architecture.md: files that are called."""
+    words = launch_words(repository, config, "KEY", "other", "--", "--fixed", "word")
+    done = run_new_python(WALK, "run", *words, cwd=tmp_path)
+    package = str(Path(zoerefine.__file__).parent)
+    passed = [line for line in done.stdout.splitlines() if line.startswith(package)]
+    assert f"{package}/lab/launch/launcher.py" in passed
+    assert len(passed) <= 30, passed
