@@ -70,7 +70,7 @@ def test_a_quiet_training_prints_its_folder_and_warnings_only(tiny, script):
     assert run.status().state == "finished"
     assert all(line.startswith("warning: ") for line in done.stderr.splitlines()), done.stderr
     log = run.log_file.read_text()
-    assert "epoch 2/2" in log and "test scenes" in log  # the log has what was hidden
+    assert "epoch 2/2" in log and "test scene" in log  # the log has what was hidden
 
 
 def test_a_quiet_command_prints_its_error(tiny, script):

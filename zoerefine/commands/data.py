@@ -194,10 +194,12 @@ def pseudo(args: argparse.Namespace) -> None:
     from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth, lacks_pseudo_depth
 
     dataset = open_dataset(args.folder)
+    had = ", ".join(sorted(map(str, dataset.pseudo_sources)))
     missing = any(lacks_pseudo_depth(frame, frame.zoe) for frame in dataset.frames)
     needed = missing or args.model.endswith(ONNX)  # one with a focal term names depth without it
     made = add_pseudo_depth(dataset, load_network(args.model), args.batch) if needed else 0
-    print(f"{made} of {len(dataset.frames)} frames got pseudo depth, the others had it")
+    others = f"the others had it, of: {had}" if had else "the others had it"
+    print(f"{made} of {len(dataset.frames)} frames got pseudo depth, {others}")
 
 
 def points(args: argparse.Namespace) -> None:

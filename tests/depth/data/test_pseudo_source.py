@@ -96,6 +96,12 @@ def test_a_data_set_of_two_networks_is_refused_unless_its_scenes_are_of_one(
     assert done.code == 0, done.err
 
 
+def test_a_complete_set_names_the_network_that_made_it(copied_world, data_command):
+    """No network is loaded then, so it may be another than the one that was asked for."""
+    done = data_command("pseudo", copied_world, "--model", "no/such-network")
+    assert "0 of 16 frames got pseudo depth, the others had it, of: synthetic (" in done.out
+
+
 def test_unknown_parts_make_the_whole_unknown(copied_world, tmp_path, capsys):
     (copied_world / ZOE / "pseudo.json").unlink()
     state(copied_world / ZOE / "0054", name="other", digest="1")

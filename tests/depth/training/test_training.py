@@ -322,7 +322,7 @@ def test_every_epoch_is_logged_once(finished):
 
 def test_a_training_by_itself_leaves_its_log_and_the_link_to_the_latest(finished):
     log = finished.log_file.read_text()
-    assert "epoch 2/2" in log and "test scenes" in log and "\r" not in log
+    assert "epoch 2/2" in log and "test scene" in log and "\r" not in log
     assert "refined, from another scene's pseudo depth" in log  # the table at its end
     assert (finished.path.parent / "latest").resolve() == finished.path.resolve()
 

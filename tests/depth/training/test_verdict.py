@@ -25,7 +25,7 @@ def test_a_good_refiner_gets_a_table_and_no_warning():
     lines = closing_lines(results())
     assert not any(line.startswith("warning") for line in lines)
     assert lines[0].startswith("not calibrated")
-    assert lines[1].split() == ["test", "scenes", "abs_rel", "silog", "delta1"]
+    assert lines[1].split() == ["1", "test", "scene", "abs_rel", "silog", "delta1"]
     assert "kitchen: abs_rel pseudo 0.300, single factor 0.250, refined 0.200" in lines
 
 

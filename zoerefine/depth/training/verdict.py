@@ -26,12 +26,14 @@ def closing_lines(results: Mapping[str, Any]) -> list[str]:
     if not test.get("refined"):
         return [calibration_line(results)]
     width = max(map(len, DEPTHS.values()))
-    lines = [f"{'test scenes':<{width}}" + "".join(f"{name:>9}" for name in SHOWN_METRICS)]
+    scenes = results.get("test_scenes", {})
+    head = counted(len(scenes), "test scene")
+    lines = [f"{head:<{width}}" + "".join(f"{name:>9}" for name in SHOWN_METRICS)]
     for which, label in DEPTHS.items():
         if values := test.get(which):
             numbers = "".join(f"{values[name]:9.3f}" for name in SHOWN_METRICS)
             lines.append(f"{label:<{width}}{numbers}")
-    for scene, depths in results.get("test_scenes", {}).items():
+    for scene, depths in scenes.items():
         if depths.get("refined"):
             figures = ", ".join(
                 f"{which.replace('global_scale', 'single factor')} "
