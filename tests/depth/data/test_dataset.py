@@ -19,7 +19,7 @@ from zoerefine.depth.data.inspect.contact_sheet import contact_sheet
 from zoerefine.depth.data.inspect.inspection import inspect
 from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts import habitatdyn
-from zoerefine.depth.data.layouts.readers import open_dataset, stated_encoding
+from zoerefine.depth.data.layouts.readers import open_dataset, stated_encodings
 from zoerefine.depth.data.networks.add_pseudo import CAMERA, add_pseudo_depth
 from zoerefine.depth.infer.sources import open_source
 
@@ -220,11 +220,14 @@ def test_a_file_of_other_bits_than_the_rest_is_a_fault(listed):
 def test_a_folder_of_depth_has_the_encoding_that_its_data_set_states(listed, world, tmp_path):
     listed(HEADER + ",depth_unit_m", LINE + ",0.0005")
     (tmp_path / "listed" / "other").mkdir()
-    assert stated_encoding(tmp_path / "listed") == DepthEncoding(16, 1, 0.0005)
-    assert stated_encoding(tmp_path / "listed" / "other") is None
-    assert stated_encoding(world / habitatdyn.DEPTH / "0054") == HABITATDYN
-    assert stated_encoding(world / habitatdyn.ZOE) is None
-    assert stated_encoding(tmp_path) is None
+    expected = {
+        tmp_path / "listed": DepthEncoding(16, 1, 0.0005),
+        tmp_path / "listed" / "other": None,
+        world / habitatdyn.DEPTH / "0054": HABITATDYN,
+        world / habitatdyn.ZOE: None,
+        tmp_path: None,
+    }
+    assert stated_encodings(expected) == expected
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
@@ -439,7 +442,7 @@ def test_a_third_layout_takes_one_file_and_one_row(tmp_path, monkeypatch):
     np.testing.assert_array_equal(record["depth"], DEPTH // 10)
     np.testing.assert_array_equal(record["zoe"], np.full((6, 8), 3 * 256))
     assert "depth: 2.00 to 2.00 m" in inspect(dataset)[0]
-    assert stated_encoding(folder) == DepthEncoding(16, 100, 1)
+    assert stated_encodings([folder])[folder] == DepthEncoding(16, 100, 1)
 
 
 def test_a_contact_sheet_never_overwrites_a_foreign_file(world, tmp_path, data_command, refused):

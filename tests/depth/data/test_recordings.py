@@ -82,7 +82,8 @@ def test_tum_recordings_below_one_folder_are_a_clip_and_a_scene_each(tum):
     assert not faults
     one = readers.open_dataset(root / "office")  # one recording is a data set, too
     assert (one.scenes, len(one.frames)) == (("office",), 1)
-    assert readers.stated_encoding(root / "office" / "depth") == TUM
+    depth = root / "office" / "depth"
+    assert readers.stated_encodings([depth]) == {depth: TUM}
 
 
 def test_tum_frames_come_in_the_order_of_their_times(tum):

@@ -87,21 +87,24 @@ def test_truth_in_millimetres_is_read_and_frames_without_truth_are_not_counted(i
 
 
 def test_the_truth_is_in_the_unit_that_its_data_set_states(infer, truth):
-    names = sorted(path.relative_to(truth) for path in truth.rglob("*.png"))[:3]
+    names = sorted(path.relative_to(truth) for path in truth.rglob("*.png"))
     lines = ["clip,rgb,depth,pseudo,depth_unit_m"]
     for name in names:
         rgb = Path("rgb", name).with_suffix(".jpg")
         lines.append(f"{name.parent},{rgb},truth/{name},zoe/{name},0.02")
-    Path("frames.csv").write_text("\n".join(lines))
-    done = infer(*FOLDERS, "--eval", "truth")
-    assert done.code == 0, done.err
-    stated_m = {}
-    for path in truth.rglob("*.png"):
-        value = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
-        stated_m[path.relative_to(truth)] = np.where(value == 255, 0, value * 0.02)
-    wanted = expected(stated_m)
-    report = json.loads(Path("out/metrics.json").read_text())
-    assert report["refined"] == pytest.approx(wanted["refined"], rel=1e-9)
+    values = {name: cv2.imread(str(truth / name), cv2.IMREAD_UNCHANGED) for name in names}
+    stated_m = {name: np.where(value == 255, 0, value * 0.02) for name, value in values.items()}
+    # The names of truth and pictures must agree, so some have folders of links.
+    Path("linked").mkdir()
+    for clip in truth.iterdir():
+        Path("linked", clip.name).symlink_to(clip.resolve())
+    for listed, folder in ((lines[:4], "truth"), (lines, "truth"), (lines, "linked")):
+        Path("frames.csv").write_text("\n".join(listed))
+        done = infer(*FOLDERS, "--eval", folder)
+        assert done.code == 0, done.err
+        assert "unit of the true depth: 0.02 m, as its data set states\n" in done.err
+        report = json.loads(Path("out/metrics.json").read_text())
+        assert report["refined"] == pytest.approx(expected(stated_m)["refined"], rel=1e-9)
 
 
 def test_kept_frames_count_like_newly_refined_ones(infer, truth):

@@ -15,8 +15,8 @@ from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import say, track
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.depth.data.cache.decode import read_truth_m
-from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
-from zoerefine.depth.data.layouts.readers import pictures_of_scenes, stated_encoding
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, DepthEncoding, sixteen_bits
+from zoerefine.depth.data.layouts.readers import pictures_of_scenes, stated_encodings
 from zoerefine.depth.infer.inference import Done, Inference
 from zoerefine.depth.infer.sources import PictureFiles
 from zoerefine.depth.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
@@ -43,13 +43,15 @@ def evaluate(job: Inference, done: Done, truth: Path, refines: bool) -> dict[str
     names = ("pseudo", "points", "refined") if job.points else ("pseudo", "refined")
     sums = {name: DepthMetrics() for name in names}
     left_out = []
-    encoding = stated_encoding(truth)
+    encodings = truth_encodings(truth, compared)
+    units = {unit_of(one, farthest_m) for one in encodings.values()}
+    say(f"unit of the true depth: {', '.join(sorted(units))}")
 
     def rows(name: str) -> list[Tensor] | UserError:
         """A frame's metrics of each side, or the error of a damaged file."""
         try:
             zoe, refined = job.depths(name, done[name])
-            truth_m = read_truth_m(truth / f"{name}.png", encoding, farthest_m)
+            truth_m = read_truth_m(truth / f"{name}.png", encodings[name], farthest_m)
             if truth_m.shape != zoe.shape:
                 raise UserError(f"{truth / name}.png and {job.pseudo.path(name)} differ in size")
             points = job.points_of(name, *zoe.shape)
@@ -86,6 +88,22 @@ def evaluate(job: Inference, done: Done, truth: Path, refines: bool) -> dict[str
         **metrics,
         "ratio": ratios(metrics["refined"], metrics["pseudo"]),
     }
+
+
+def truth_encodings(truth: Path, names: Sequence[str]) -> dict[str, DepthEncoding | None]:
+    """The encoding of each frame's true depth that a data set around the file, or around the
+    folder, states; None without one."""
+    files = {name: truth / f"{name}.png" for name in names}
+    stated = stated_encodings([truth, *files.values()])
+    return {name: stated[path] or stated[truth] for name, path in files.items()}
+
+
+def unit_of(encoding: DepthEncoding | None, farthest_m: float) -> str:
+    """The unit of true depth, for people."""
+    if encoding:
+        return f"{encoding.span_m / encoding.units:g} m, as its data set states"
+    otherwise = sixteen_bits(farthest_m).u16_unit_m
+    return f"stated by no data set ({otherwise:g} m in 16 bits, unless the file's text states it)"
 
 
 def training_scenes(job: Inference, names: Sequence[str]) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from zoerefine.base.progress import track
 from zoerefine.depth.data.cache.decode import read_truth_m
 from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
-from zoerefine.depth.data.layouts.readers import stated_encoding
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
+from zoerefine.depth.infer.evaluate import truth_encodings
 from zoerefine.depth.infer.inference import POINTS_ALONE, Done, Inference
 from zoerefine.depth.infer.results import (
     COLORS,
@@ -71,13 +71,16 @@ def range_of_data(job: Inference, done: Done) -> DepthRange:
 def draw_middle_frame(path: Path, job: Inference, done: Done, truth: Path | None) -> None:
     """Draw the middle one of the finished frames, compared with its true depth if there is any."""
     frame = next(finished_frames(job.source, {sorted(done)[len(done) // 2]}))
-    true = truth / f"{frame.name}.png" if truth else None
+    true_m = None
+    if truth and (true := truth / f"{frame.name}.png").exists():
+        farthest_m = job.engine.manifest.get("farthest_m", FARTHEST_M)
+        true_m = read_truth_m(true, truth_encodings(truth, [frame.name])[frame.name], farthest_m)
     zoe, refined = job.depths(frame.name, done[frame.name])
     figure = panel_figure(
         frame.read(),
         zoe * ZOE_UNIT_M,
         refined * ZOE_UNIT_M,
-        read_truth_m(true, stated_encoding(true.parent)) if true and true.exists() else None,
+        true_m,
         "pseudo depth",
         f"{frame.name}   |   {origin_of(job.engine)}",
         spread=read_spread(job, frame.name, done[frame.name]),

@@ -3,9 +3,10 @@
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -104,19 +105,31 @@ def load_layout(name: str) -> Layout:
     return reader
 
 
-def stated_encoding(folder: Path) -> DepthEncoding | None:
-    """The encoding that a data set states for the depth files in a folder.
+def stated_encodings(paths: Iterable[Path]) -> dict[Path, DepthEncoding | None]:
+    """The encodings that data sets state for depth files, or for the files in a folder, by path.
 
-    None where the folder holds no depth of a data set around it.
+    Links are followed. None where the folder, or that of a file, holds no depth of a data set
+    around it.
     """
-    folder = folder.resolve()
-    for root in (folder, *folder.parents):
-        if _layout_name(root) is not None:
-            dataset = open_dataset(root)
-            listed = (frame.depth for frame in dataset.frames if frame.depth is not None)
-            if any(path.resolve().is_relative_to(folder) for path in listed):
-                return dataset.depth_encoding
-    return None
+
+    @cache
+    def depth_of(root: Path) -> tuple[DepthEncoding, set[str]]:
+        """The encoding of a data set, and the folders that hold its depth."""
+        dataset = open_dataset(root)
+        listed = (frame.depth for frame in dataset.frames if frame.depth is not None)
+        return dataset.depth_encoding, {os.path.dirname(os.path.realpath(one)) for one in listed}
+
+    @cache
+    def stated(folder: Path) -> DepthEncoding | None:
+        for root in (folder, *folder.parents):
+            if _layout_name(root) is not None:
+                encoding, folders = depth_of(root)
+                if any(Path(one).is_relative_to(folder) for one in folders):
+                    return encoding
+        return None
+
+    real = {path: path.resolve() for path in paths}
+    return {path: stated(one if one.is_dir() else one.parent) for path, one in real.items()}
 
 
 def stated_intrinsics(pictures: Collection[Path]) -> tuple[Path, dict[Path, Intrinsics]] | None:
