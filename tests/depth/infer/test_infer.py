@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cv2
@@ -44,6 +45,18 @@ def test_every_frame_is_what_the_engine_returns_and_has_its_provenance(infer, cl
             assert image.info["zoerefine-bundle"] == engine.digest
             assert image.info["zoerefine-commit"] == engine.manifest["commit"]
             assert image.info["depth-scale"] == "metres = value / 256"
+
+
+def test_threads_that_start_after_an_inference_use_as_many_cores_as_before(infer, clips):
+    """A training in such a thread would otherwise have other sums, so other bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert infer(*FOLDERS).code == 0
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(torch.get_num_threads).result() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_pictures_of_mixed_sizes_are_refined_as_each_would_be_alone(infer, make_pair, engine):

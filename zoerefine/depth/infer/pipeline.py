@@ -17,7 +17,7 @@ the others are not affected.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -76,15 +76,15 @@ class EngineThreads:
             from zoerefine.depth.infer import tensors
 
             self.ring = tensors.PinnedRing(engine, self.ahead + 1)
-        self.calling = engine_pool(engine)
-        self.collecting = ThreadPoolExecutor(1)
+        self.threads = ExitStack()
+        self.calling = self.threads.enter_context(engine_pool(engine))
+        self.collecting = self.threads.enter_context(ThreadPoolExecutor(1))
 
     def __enter__(self) -> "EngineThreads":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.calling.shutdown()
-        self.collecting.shutdown()
+        self.threads.close()
 
     def submit(
         self,
@@ -109,17 +109,22 @@ class EngineThreads:
         return self.engine.arrays(aligned_stack(rgb), aligned_stack(zoe))[: self.outputs]
 
 
-def engine_pool(engine: Engine) -> ThreadPoolExecutor:
+@contextmanager
+def engine_pool(engine: Engine) -> Iterator[ThreadPoolExecutor]:
     """Threads to call an engine in. If there are several, each call uses one core."""
-    threads = engine.parallel_calls
+    if engine.parallel_calls == 1:
+        with ThreadPoolExecutor(1) as pool:
+            yield pool
+        return
+    import torch  # only engines that run in it are called by several threads
 
-    def limit_threads() -> None:
-        if threads > 1:  # only with engines that run in torch
-            import torch
-
-            torch.set_num_threads(1)  # for calls from this thread
-
-    return ThreadPoolExecutor(threads, initializer=limit_threads)
+    cores = torch.get_num_threads()
+    one_core = partial(torch.set_num_threads, 1)  # for calls from that thread
+    try:
+        with ThreadPoolExecutor(engine.parallel_calls, initializer=one_core) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(cores)  # threads that start later take the number that was set last
 
 
 @dataclass(frozen=True)
