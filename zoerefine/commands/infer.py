@@ -90,6 +90,8 @@ def main(argv: Sequence[str]) -> int:
             job.pseudo.state_source()
         summary = refine(job, 1 if args.stream else args.batch or BATCH)
         print(summary)
+        failed = {name: summary.inputs.get(name, "") for name in summary.left_out}
+        job.results.warn_of_others(summary.done, failed)
         left_out = len(summary.left_out)
         if not summary.done:
             raise UserError(f"no frame was refined; {left_out} left out for the reasons above")

@@ -97,6 +97,22 @@ def test_results_of_another_bundle_do_not_stay_beside_depth_of_this_one(
     assert "out/metrics.json was of another bundle or commit, and was removed" in done.err
 
 
+def test_depth_of_another_bundle_that_stays_in_the_folder_is_named(bundle, infer, alone, make_pair):
+    copy_bundle(read_bundle(bundle), Path("other.ts"), {"run": "another"}, {})
+    for number in range(3):
+        make_pair(str(number), seed=number)
+    line = "out/depth still has depth of another bundle or of other inputs, of frames that were not"
+    assert line not in infer(*FOLDERS).err
+    make_pair("1", seed=5)
+    Path("zoe/1.png").write_bytes(b"no picture")  # the inputs are others, and cannot be read
+    Path("zoe/2.png").unlink()
+    Path("rgb/2.jpg").unlink()  # the same bundle has made it
+    done = infer(*FOLDERS)
+    assert f"{line} refined now: 1\n" in done.err and done.code == 1
+    done = alone("other.ts", *FOLDERS)
+    assert f"{line} refined now: 1, 2\n" in done.err and done.code == 1
+
+
 def test_metrics_of_other_frames_or_inputs_do_not_stay_beside_new_depth(infer, make_pair):
     report = Path("out/metrics.json")
     for number in range(2):

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.files.atomic import (
     HALF_WRITTEN,
     JSON_MARK,
@@ -39,7 +39,7 @@ from zoerefine.base.files.images import (
     write_bytes,
     write_png,
 )
-from zoerefine.base.progress import say
+from zoerefine.base.progress import say, warn
 from zoerefine.depth.data.depth_codec import SCALE, ZOE_UNIT_M
 from zoerefine.depth.data.networks.source import FILE as PSEUDO_SOURCE_FILE
 from zoerefine.depth.exporting.outputs import OUTPUTS
@@ -52,6 +52,7 @@ DEPTH, CONFIDENCE, PSEUDO_DEPTH, COLORS, CLOUDS = (
     "depth", "confidence", "zoe_depth_raw", "colors", "clouds",
 )  # fmt: skip
 OUTPUTS_FILE, METRICS_FILE = "outputs.json", "metrics.json"
+FEW = 3  # frames that a line names
 WRITTEN = r".+\.(png|ply|json)"  # names of files
 
 Provenance = Mapping[str, str]
@@ -161,6 +162,27 @@ class ResultFolder:
     def engine_facts(self) -> dict[str, str]:
         """Whose results outputs.json and metrics.json are of."""
         return {"bundle": self.bundle, "commit": self.commit}
+
+    def warn_of_others(self, done: Mapping[str, str], left_out: Mapping[str, str]) -> None:
+        """Name depth in the folder that outputs.json does not speak of: of frames that are not done
+        now, and of another bundle, or of other inputs than those of a frame that was left out.
+
+        Args:
+            done, left_out: the digest of the inputs of each frame.
+        """
+        folder, others = self.root / DEPTH, []
+        for path in sorted(folder.rglob("*.png")):
+            name = str(path.relative_to(folder).with_suffix(""))
+            if name not in done and BUNDLE in (text := png_text(path)):
+                expected = {BUNDLE: self.bundle}
+                expected |= {INPUTS: left_out[name]} if name in left_out else {}
+                if not expected.items() <= text.items():
+                    others.append(name)
+        if others:
+            warn(
+                f"{folder} still has depth of another bundle or of other inputs, of frames that "
+                f"were not refined now: {first_few(others, FEW)}"
+            )
 
     def remove_metrics_of_others(self) -> None:
         """Remove metrics.json, if zoerefine wrote it of another bundle or commit, and say so."""
