@@ -37,7 +37,7 @@ class View:
     Attributes:
         by: the setting to group by; None: all settings but the seed.
         baseline: the name of the group that all others are compared with; empty: all pairs.
-        style: of the graph, a row of `figure_style.LAYOUTS`.
+        style: of the graph, a row of `pictures.style.LAYOUTS`.
     """
 
     by: str | None = None
@@ -60,14 +60,14 @@ def analyze(
 
     Args:
         patterns: runs, studies, or globs of them.
-        where: a filter (see `run_filter.parse_filter`); empty: all runs.
+        where: a filter (see `runs.filter.parse_filter`); empty: all runs.
         by: the setting to group by; None: all settings but the seed.
         metrics: what to compare, by name. Several are written to a folder each. Empty: AbsRel of
             our own runs, or the only metric of other runs.
         maximize: whether higher values of these metrics are better; of ours it is known.
         baseline: the name of the group that all others are compared with; empty: every pair of
             groups is compared.
-        style: a row of `figure_style.LAYOUTS`: the size of the graph and of its texts.
+        style: a row of `pictures.style.LAYOUTS`: the size of the graph and of its texts.
         patterns_of_output: find metrics in what scripts printed, beside those of their launches.
 
     Raises:

@@ -12,6 +12,7 @@ from pathlib import Path
 from zoerefine.base.files.atomic import bytes_on_disk
 from zoerefine.base.files.file_lock import is_locked, try_lock
 from zoerefine.base.progress import say, warn
+from zoerefine.base.run_dir import modified_ns
 from zoerefine.lab.launch.environment.build import environments_folder
 from zoerefine.lab.launch.git.changes import shortened_list
 from zoerefine.lab.launch.git.mirror import mirrors_folder
@@ -77,20 +78,12 @@ def own_folders(place: Path, name: re.Pattern[str]) -> list[Path]:
 
 
 def _describe(kind: str, folder: Path, lock_file: Path) -> StoredFolder:
-    used_s = max(last_touched(folder), last_touched(folder.with_name(f"{folder.name}.lock")))
+    used_s = max(map(modified_ns, (folder, folder.with_name(f"{folder.name}.lock")))) / 1e9
     run = last_run(folder) if kind == "workspace" else ""
     age_s = time.time() - used_s
     return StoredFolder(
         kind, folder, lock_file, run, age_s, bytes_on_disk(folder), is_locked(lock_file)
     )
-
-
-def last_touched(path: Path) -> float:
-    """The modification time of a file or folder; 0 if it does not exist."""
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
 
 
 def clean(

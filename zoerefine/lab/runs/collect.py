@@ -76,7 +76,7 @@ def collect(
 
     Args:
         patterns: run directories, studies, stores of other trackers, or globs of them.
-        keeps: selects runs by their settings (see `run_filter.parse_filter`).
+        keeps: selects runs by their settings (see `runs.filter.parse_filter`).
         cache: holds runs that were read before; the others are added to it.
         patterns_of_output: further metric patterns.
         metrics: the names of metrics whose curves are read; AbsRel is always read of our own runs.

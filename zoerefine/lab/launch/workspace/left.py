@@ -14,7 +14,6 @@ in its working directory finds them.
 """
 
 import errno
-import hashlib
 import os
 import shutil
 import socket
@@ -39,7 +38,7 @@ from zoerefine.lab.launch.job import LIMIT_BYTES
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.results import result_digests
 from zoerefine.lab.launch.workspace.checkout import remove_empty_folders, scan
-from zoerefine.lab.launch.workspace.record import is_log, left_files, read_record
+from zoerefine.lab.launch.workspace.record import digest_content, is_log, left_files, read_record
 from zoerefine.lab.launch.workspace.workspace import delete_workspace, last_run
 
 INPUTS_FILE = "inputs.json"
@@ -372,11 +371,8 @@ def summary(run: RunDir, limit_bytes: int, skipped: Sequence[NotCollected]) -> d
 def describe(root: Path, name: str) -> dict[str, Any]:
     """A file's row in left.json. The digest of a link is that of its target's name."""
     path = root / name
-    if path.is_symlink():
-        target = os.readlink(path)
-        digest = hashlib.sha256(os.fsencode(target)).hexdigest()
-        return {"path": name, "bytes": size_of(path), "sha256": digest, "link": target}
-    return {"path": name, "bytes": size_of(path), "sha256": digest_file(path)}
+    facts = {"path": name, "bytes": size_of(path), "sha256": digest_content(path)}
+    return facts | ({"link": os.readlink(path)} if path.is_symlink() else {})
 
 
 def report(run: RunDir, folder: Path, count: int, skipped: Sequence[NotCollected]) -> None:

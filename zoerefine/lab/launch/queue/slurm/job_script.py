@@ -18,7 +18,7 @@ from zoerefine.base.secrets import secret_names
 from zoerefine.lab.launch.environment.environment import LIBRARY, python_path
 from zoerefine.lab.launch.git.address import LOGIN_VARIABLES
 from zoerefine.lab.launch.queue.executor import Resources
-from zoerefine.lab.launch.queue.slurm.commands import KEPT, OPTION_VARIABLES, run_slurm
+from zoerefine.lab.launch.queue.slurm.commands import command_variables, run_slurm
 
 NODE_PROGRAM = "zoerefine.lab.launch.queue.slurm.node_job"
 # USR1 comes before the time limit; it must not end the script before Python waits for it.
@@ -99,9 +99,8 @@ def job_variables(environment: Mapping[str, str]) -> dict[str, str]:
     left_out = {*secrets.values(), *NOT_OURS}
     return {
         name: value
-        for name, value in environment.items()
+        for name, value in command_variables(environment).items()
         if VARIABLE.fullmatch(name)
         and name not in left_out
-        and (name in KEPT or not OPTION_VARIABLES.match(name))
         and not any(secret in value for secret in secrets)
     }
