@@ -11,7 +11,7 @@ import pytest
 
 from tests.processes import killed_at_end
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.file_lock import is_locked, lock, try_lock
+from zoerefine.base.files.file_lock import Wait, is_locked, lock, try_lock, writer_lock
 
 HOLD = """
 import sys
@@ -51,6 +51,34 @@ def test_a_lock_excludes_others_and_ends_with_kill_9(path, hold):
     assert not is_locked(path)
     with lock(path), try_lock(path) as descriptor:
         assert descriptor is None  # threads and later calls of one process are excluded too
+
+
+@pytest.fixture
+def ended_pid():
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+@pytest.mark.parametrize("wait", [Wait.FOR_NOBODY, Wait.FOR_CHILD])
+def test_a_lock_of_a_living_writer_is_refused_with_its_number(path, hold, wait):
+    pid = hold().pid
+    expected = rf"folder is being written by another process \({pid} on here\)"
+    with pytest.raises(UserError, match=expected), writer_lock(path, lambda: (pid, "here"), wait):
+        pass
+
+
+@pytest.mark.parametrize("wait", [Wait.FOR_CHILD, Wait.FOR_WRITER])
+def test_the_child_of_a_killed_writer_gets_a_moment_to_end(path, hold, ended_pid, wait):
+    holder = hold()
+
+    def writer():  # is asked while the lock is held
+        holder.kill()
+        return (ended_pid if wait is Wait.FOR_CHILD else holder.pid), "here"
+
+    with writer_lock(path, writer, wait) as descriptor:
+        assert descriptor is not None
+        assert is_locked(path)
 
 
 def test_shared_holders_share_and_exclude_a_single_one(path, hold):
