@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import create_ignored_folder, replacing
+from zoerefine.base.files.atomic import create_ignored_folder, replacing, write_json
 from zoerefine.base.files.file_lock import Wait
 from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.progress import say
@@ -214,7 +214,8 @@ def record(
     with replacing(run.path / plan.input_name) as path:
         path.write_bytes(plan.config)
     plan.included.save(run.path)
-    left.save_inputs(run, plan.inputs)
+    if plan.inputs:
+        write_json(run.path / left.INPUTS_FILE, plan.inputs)
     if plan.changes.patch:
         with replacing(run.path / "uncommitted.patch") as path:
             path.write_bytes(plan.changes.patch)

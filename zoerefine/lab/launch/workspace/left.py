@@ -160,12 +160,6 @@ def is_link_to(place: Path, target: Path) -> bool:
     return place.is_symlink() and os.readlink(place) == str(target)
 
 
-def save_inputs(run: RunDir, inputs: Inputs) -> None:
-    """Record the inputs with a run; nothing where there are none."""
-    if inputs:
-        write_json(run.path / INPUTS_FILE, inputs)
-
-
 def read_inputs(run: RunDir) -> Inputs:
     """The recorded inputs of a run."""
     path = run.path / INPUTS_FILE
