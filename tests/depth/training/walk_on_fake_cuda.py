@@ -4,7 +4,7 @@ python walk_on_fake_cuda.py LIBRARY CONFIG [KEY VALUE]...
 
 LIBRARY registers a device guard for CUDA; "" with a torch that has CUDA. Fake tensors have shapes
 and devices, and no values: operations that mix devices, ask for a value, or are refused in strict
-mode raise torch's own errors. The backward pass needs a torch with CUDA.
+mode raise torch's own errors. The backward pass needs a GPU.
 """
 
 import ctypes
@@ -12,6 +12,7 @@ import sys
 from unittest.mock import Mock, patch
 
 import torch
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.depth.training.strict_mode import StrictCuda
@@ -72,7 +73,7 @@ def half_of_them(values):
 
 def walk(trainer, farthest_m):
     batch = training_transform(trainer.cfg, 0)(fake_batch())
-    trainer.backward(batch) if torch.version.cuda else trainer.loss_of(batch)
+    trainer.backward(batch) if torch.cuda.device_count() else trainer.loss_of(batch)
     trainer.average.update(0)
     network = trainer.weights.eval()
     with torch.no_grad():
@@ -91,6 +92,7 @@ def main(library, config, *words):
     else:
         torch._C._ensureCUDADeviceGuardSet()
     torch.Tensor.nonzero = half_of_them
+    fake_tensor.init_gpu_context = lambda device: None  # of torch 2.11: it starts the GPU
     for precision in DTYPES:
         cfg = load_config(config, ["TRAIN.PRECISION", "fp32", *words])
         trainer = Trainer(cfg, *prepare(cfg))
