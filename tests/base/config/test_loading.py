@@ -119,12 +119,16 @@ def test_an_alias_bomb_on_real_keys_is_refused_quickly(write):
         (["TRAIN.COMPILE", "reduce-overhead", "TRAIN.ACCUMULATE", "2"], "CUDA graphs"),
         (["MODEL.NAME", "unet", "MODEL.BASE", "7"], r"MODEL\.BASE 7: .* at least 8"),
         (["TRAIN.COMPILE", "max-autotune"], r"TRAIN\.DETERMINISTIC false"),
-        (["SEARCH.TRAIN.LR", "[1]", "DATA.VAL_FRACTION", "0"], r"DATA\.VAL_FRACTION above 0"),
     ],
 )
 def test_values_that_exclude_each_other_are_refused(words, message):
     with pytest.raises(UserError, match=message):
         load_config({}, words)
+
+
+def test_a_training_that_ignores_search_needs_no_validation_scenes():
+    cfg = load_config({}, ["SEARCH.TRAIN.LR", "[1]", "DATA.VAL_FRACTION", "0"])
+    assert cfg.SEARCH and not cfg.DATA.VAL_FRACTION
 
 
 def test_values_that_exclude_each_other_are_named_with_their_places(write):

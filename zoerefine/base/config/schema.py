@@ -80,7 +80,7 @@ CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 
 def check_combinations(cfg: Config) -> None:
     """Raises `UserError` with the first combination that cannot work, and what to change."""
-    for check in (_data, _loader, _batch, _network, _loss, _start, _compile, _search):
+    for check in (_data, _loader, _batch, _network, _loss, _start, _compile):
         check(cfg)
 
 
@@ -160,7 +160,3 @@ def _compile(cfg: Config) -> None:
             "TRAIN.DETERMINISTIC false, or TRAIN.COMPILE reduce-overhead"
         )
 
-
-def _search(cfg: Config) -> None:
-    if cfg.SEARCH and not cfg.DATA.SPLIT and not cfg.DATA.VAL_FRACTION:
-        raise UserError("a search chooses by validation scenes: set DATA.VAL_FRACTION above 0")

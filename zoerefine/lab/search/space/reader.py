@@ -219,6 +219,8 @@ def check_search_space(cfg: Config) -> tuple[Parameter, ...]:
 
     `load_config` has checked every single value.
     """
+    if not cfg.DATA.SPLIT and not cfg.DATA.VAL_FRACTION:
+        raise UserError("a search chooses by validation scenes: set DATA.VAL_FRACTION above 0")
     space = read_space(cfg.SEARCH)
     check_lengths(cfg, space)
     check_sampler(cfg.STUDY, space)
