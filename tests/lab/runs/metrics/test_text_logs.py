@@ -302,6 +302,22 @@ def test_values_without_a_step_are_counted(run):
     assert points(run, "acc") == {1: 0.5, 2: 0.25}
 
 
+@pytest.mark.parametrize(
+    ("lines", "odd", "final"),
+    [
+        (["at 1 acc=999", "at 2 acc=1,024"], "1,024", {}),
+        (["at 1 acc=0.25", "at 2 acc=12MB", "at 3 acc=0.5"], "12MB", {"acc": 0.5}),
+        (["at 999 acc=0.25", "at 1,000 acc=0.5"], "1,000", {}),
+    ],
+)
+def test_no_value_before_one_that_cannot_be_read_is_the_final_one(run, lines, odd, final):
+    run.record(metric_pattern=r"at (?P<step>\S+) acc=(\S+)")
+    run.write("log.txt", "\n".join(lines) + "\n")
+    metrics = read_metrics(run)
+    assert metrics.final == final
+    assert metrics.faults[0].startswith(f"log.txt: values of acc up to '{odd}' are left out")
+
+
 def test_a_pattern_that_takes_too_long_is_given_up(run, monkeypatch):
     monkeypatch.setattr("zoerefine.lab.runs.metrics.text_logs.LIMIT_S", 0.2)
     run.record(metric_pattern=r"acc=((?:a|aa)+)$")

@@ -11,6 +11,7 @@ from math import isnan
 from zoerefine.lab.runs.metrics.series import (
     EPOCH,
     MAX_BYTES,
+    ODD_NUMBER,
     PHASES,
     STEP_NAMES,
     Kind,
@@ -21,7 +22,6 @@ from zoerefine.lab.runs.metrics.series import (
 
 CSV_SUFFIXES = {".csv", ".tsv"}
 DELIMITERS = ",;\t"
-ODD_NUMBER = re.compile(r"[-+]?[.,]?\d")  # what begins like a number
 WITH_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
 HASH = re.compile(r"[\da-f]{7,}", re.IGNORECASE)
 

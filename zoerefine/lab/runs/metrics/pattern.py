@@ -13,7 +13,7 @@ from math import isnan
 import regex
 
 from zoerefine.base.errors import UserError, visible
-from zoerefine.lab.runs.metrics.series import parse_number
+from zoerefine.lab.runs.metrics.series import ODD_NUMBER, parse_number
 
 STEP = "step"
 LONGEST_LINE = 2000  # characters; the rest of a longer line is not searched
@@ -31,9 +31,10 @@ class MetricPattern:
     expression: regex.Pattern[str]
     names: list[str]
 
-    def find(self, line: str, limit_s: float) -> Iterator[tuple[str, float | None, float]]:
+    def find(self, line: str, limit_s: float) -> Iterator[tuple[str, float | None, float | str]]:
         """Name, step (None: not in the line) and value of each metric in a line.
 
+        A value or its step that begins like a number and is none comes as the value, a text.
         Raises `TimeoutError` where the search takes longer than `limit_s`.
         """
         if limit_s <= 0:
@@ -41,12 +42,20 @@ class MetricPattern:
         # Python's own `re` has no limit of time.
         for match in self.expression.finditer(line[:LONGEST_LINE], timeout=limit_s):
             texts = [(text or "").strip().rstrip(PUNCTUATION) for text in match.groups()]
-            found = list(zip(self.names, map(parse_number, texts), strict=True))
-            steps = [number for name, number in found if name == STEP and number is not None]
-            step = steps[0] if steps and not isnan(steps[0]) else None
-            for name, number in found:
-                if name != STEP and number is not None:
-                    yield name, step, number
+            values = map(value_of, texts)
+            found = [(name, one) for name, one in zip(self.names, values, strict=True) if one != ""]
+            step = next((one for name, one in found if name == STEP), None)
+            for name, value in found:
+                if name != STEP and isinstance(step, str):
+                    yield name, None, step
+                elif name != STEP:
+                    yield name, None if step is None or isnan(step) else step, value
+
+
+def value_of(text: str) -> float | str:
+    """A number; the text itself where it begins like one and is none, empty where it does not."""
+    number = parse_number(text)
+    return number if number is not None else text if ODD_NUMBER.match(text) else ""
 
 
 def parse_pattern(text: str) -> MetricPattern:

@@ -1,6 +1,7 @@
 """What the metrics of a run are, and what every kind of log that holds them has in common."""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ EPOCH = "epoch"
 STEP_NAMES = ("step", "global_step", "iteration", "iter", EPOCH)
 # Say which part of the training a row is of: `train`, `val`. The first part of its metrics' names.
 PHASES = ("phase", "split", "mode")
+ODD_NUMBER = re.compile(r"[-+]?[.,]?\d")  # what begins like a number
 MAX_BYTES = 64 * 2**20  # a larger text is data, not a log
 
 

@@ -276,7 +276,7 @@ class OutputLog(LineLog):
     def update(self, ended: bool) -> None:
         """Search the new lines, until the pattern takes too long once."""
         lines = ((self.reader.offset, line) for line in self.reader.new_lines(ended))
-        while not self.faults and (some := list(islice(lines, LINES))):
+        while "pattern" not in self.faults and (some := list(islice(lines, LINES))):
             try:
                 self._search(some, time.monotonic() + LIMIT_S)
             except TimeoutError:
@@ -290,6 +290,13 @@ class OutputLog(LineLog):
         for (end, line), pattern in product(lines, self.patterns):
             is_earlier = self.is_earlier(end)
             for name, step, value in pattern.find(line, deadline - time.monotonic()):
+                if isinstance(value, str):  # else an earlier value could count as the final one
+                    self.points.pop(name, None)
+                    self.faults[f"value of {name}"] = (
+                        f"values of {name} up to '{value}' are left out, which is not a number: "
+                        "print digits and a decimal point, or let the pattern's group end there"
+                    )
+                    continue
                 if step is None and is_earlier:
                     continue
                 counted = len(self.points.get(name, ())) + 1
