@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zoerefine.base.errors import UserError, damage
 from zoerefine.commands.options import Parser, add_shared, as_path
@@ -121,8 +121,8 @@ def change_trash(args: argparse.Namespace) -> int:
 PUSH = """\
 Copy runs to URL/NAME/ID: an object store (s3://bucket/folder) or a folder of another disk. Files
 that are there already are verified and not sent again. Every digest is verified, and the archive
-is complete when its manifest is written, last. A run that is running is refused. After a kill the
-same command goes on.
+is complete when its manifest is written, last. A run that is running is refused; the others
+are copied, and the exit code is 1. After a kill the same command goes on.
 
 Credentials come from the environment or from the store's own files, such as ~/.aws.
 """
@@ -150,14 +150,11 @@ def push(argv: Sequence[str]) -> int:
     add("url", metavar="URL", help="the folder of archives: any URL of fsspec, or a path")
     args = options.parse_args(argv)
 
-    from zoerefine.base.errors import visible
     from zoerefine.lab.archive.push import find_run, push
     from zoerefine.lab.archive.remote import Remote
 
     remote = Remote(args.url)
-    for run in dict.fromkeys(map(find_run, args.runs)):
-        print(visible(push(run, remote)), flush=True)
-    return 0
+    return copy_each(map(find_run, args.runs), lambda run: push(run, remote))
 
 
 def pull(argv: Sequence[str]) -> int:
@@ -170,13 +167,30 @@ def pull(argv: Sequence[str]) -> int:
         help="the runs folder that they are copied into (default: runs)")  # fmt: skip
     args = options.parse_args(argv)
 
-    from zoerefine.base.errors import visible
     from zoerefine.lab.archive.pull import pull
     from zoerefine.lab.archive.remote import Remote
 
-    for url in dict.fromkeys(args.urls):
-        print(visible(str(pull(Remote(url), args.runs))), flush=True)
-    return 0
+    return copy_each(args.urls, lambda url: str(pull(Remote(url), args.runs)))
+
+
+def copy_each(places: Iterable[Any], copy: Callable[[Any], str]) -> int:
+    """Copy runs, and print where they are now; where one is refused, name it and go on.
+
+    Raises the `UserError` where there is no other run.
+    """
+    from zoerefine.base.errors import visible
+    from zoerefine.base.progress import warn
+
+    several, faults = list(dict.fromkeys(places)), 0
+    for place in several:
+        try:
+            print(visible(copy(place)), flush=True)
+        except UserError as error:
+            if len(several) == 1:
+                raise
+            warn(f"not copied: {error}")
+            faults += 1
+    return 0 if not faults else 1 if faults < len(several) else 2
 
 
 # The words that follow `zoerefine runs`.

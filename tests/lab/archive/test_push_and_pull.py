@@ -73,6 +73,20 @@ def test_the_same_job_of_another_machine_replaces_no_archive(folder, run, comman
     assert {name: folder.read(name) for name in folder.names()} == before
 
 
+def test_of_several_runs_those_after_a_refused_one_are_copied(folder, run, command, tmp_path):
+    others = [make_run(tmp_path / "runs/demo" / name) for name in ("0a", "zz")]
+    command("push", run, folder.url)
+    (run / "status.json").write_text('{"state": "finished", "started": 1.5, "ended": 2.5}')
+    _, out, err = command("push", others[0], run, others[1], folder.url, code=1)
+    urls = [f"{folder.url}/demo/{other.name}" for other in others]
+    assert out.splitlines() == urls
+    assert err.count(f"{folder.url}/demo/{run.name} holds another run of this name") == 1
+    missing = f"{folder.url}/demo/none"
+    _, out, err = command("pull", "--runs", "back", missing, *urls, code=1)
+    assert len(out.splitlines()) == 2 and f"{missing} does not exist" in err
+    assert command("pull", "--runs", "back", missing, f"{missing}2", code=2).out == ""
+
+
 def test_a_link_to_a_run_and_a_study_with_its_trials_have_names_of_their_own(folder, run, command):
     (run.parent / "latest").symlink_to(run.name)
     (run / "study.db").touch()

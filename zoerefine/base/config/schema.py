@@ -159,4 +159,3 @@ def _compile(cfg: Config) -> None:
             "TRAIN.COMPILE max-autotune chooses kernels by timing them, so bits vary: set "
             "TRAIN.DETERMINISTIC false, or TRAIN.COMPILE reduce-overhead"
         )
-

@@ -337,6 +337,14 @@ def test_a_run_without_metrics_is_empty(run):
     assert (metrics.source, metrics.series, metrics.final, metrics.faults) == ("", {}, {}, ())
 
 
+def test_a_run_may_be_given_by_its_path_which_must_exist(run):
+    run.write("metrics.jsonl", '{"step": 1, "acc": 0.5}\n')
+    for path in (run.path, str(run.path)):
+        assert read_metrics(path).final == {"acc": 0.5}
+    with pytest.raises(UserError, match="none is not a run: there is no such folder"):
+        read_metrics(f"{run.path}/none")
+
+
 def test_each_of_several_patterns_finds_its_metrics(run):
     run.write("log.txt", "Loss: 0.5 after 12\nLoss: 0.25 after 24\n")
     run.record(metric_patterns=[r"Loss: (\S+)", r"after (?P<batches>\d+)"])

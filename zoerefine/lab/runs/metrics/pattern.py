@@ -46,9 +46,11 @@ class MetricPattern:
             found = [(name, one) for name, one in zip(self.names, values, strict=True) if one != ""]
             step = next((one for name, one in found if name == STEP), None)
             for name, value in found:
-                if name != STEP and isinstance(step, str):
+                if name == STEP:
+                    continue
+                if isinstance(step, str):
                     yield name, None, step
-                elif name != STEP:
+                else:
                     yield name, None if step is None or isnan(step) else step, value
 
 

@@ -12,7 +12,7 @@ from zoerefine.lab.runs.metrics.run_logs import RunLogs
 from zoerefine.lab.runs.metrics.series import RunMetrics, same_number
 
 
-def read_metrics(run: RunDir, patterns: Sequence[str] = ()) -> RunMetrics:
+def read_metrics(run: RunDir | Path | str, patterns: Sequence[str] = ()) -> RunMetrics:
     """The metrics of a run, as far as it got.
 
     They come from metrics.jsonl and results.json in the run; without metrics.jsonl from
@@ -21,8 +21,15 @@ def read_metrics(run: RunDir, patterns: Sequence[str] = ()) -> RunMetrics:
     the rest is read.
 
     Args:
+        run: its folder.
         patterns: further metric patterns.
+
+    Raises `UserError` where there is no such folder.
     """
+    if not isinstance(run, RunDir):
+        if not Path(run).is_dir():
+            raise UserError(f"{run} is not a run: there is no such folder")
+        run = RunDir(Path(run))
     fault = ""
     try:
         recorded = run.recorded()
