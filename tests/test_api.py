@@ -74,6 +74,7 @@ def test_the_callers_settings_of_torch_change_no_training_and_are_kept(world, tm
     expected = trained(world, tmp_path, "plain")
     torch.set_default_dtype(torch.float64)
     torch.set_float32_matmul_precision("medium")
+    torch.backends.mkldnn.enabled = False
     drawn, strict = torch.get_rng_state(), torch.are_deterministic_algorithms_enabled()
     try:
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
@@ -81,11 +82,13 @@ def test_the_callers_settings_of_torch_change_no_training_and_are_kept(world, tm
             assert torch.is_autocast_enabled("cpu") and not torch.is_grad_enabled()
         assert torch.get_default_dtype() is torch.float64
         assert torch.get_float32_matmul_precision() == "medium"
+        assert not torch.backends.mkldnn.enabled
         assert torch.equal(torch.get_rng_state(), drawn)
         assert torch.are_deterministic_algorithms_enabled() == strict
     finally:
         torch.set_default_dtype(torch.float32)
         torch.set_float32_matmul_precision("highest")
+        torch.backends.mkldnn.enabled = True
 
 
 def test_trainings_in_threads_of_one_process_give_the_weights_that_they_give_alone(world, tmp_path):

@@ -34,6 +34,7 @@ from zoerefine.commands.options import (
 )
 from zoerefine.lab.launch.git.mirror import home_folder
 from zoerefine.lab.search.space.reader import check_sampler, check_search_space
+from zoerefine.lab.search.space.space import Parameter, all_keys
 from zoerefine.lab.search.space.words import combined, space_in_file, space_of_words
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def search_training(args: argparse.Namespace) -> RunDir | None:
     """Search our own training; None where only the plan is printed."""
     cfg = training_config(args)
     space = check_search_space(cfg)  # before torch and Optuna are loaded
+    check_words(space, args.overrides)
     if args.plan:
         from zoerefine.depth.study.plan import facts, plan
 
@@ -196,6 +198,14 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def check_words(space: Sequence[Parameter], words: Sequence[str]) -> None:
+    """Raises `UserError` for KEY VALUE words of a searched key: no trial would have their value."""
+    if both := sorted(all_keys(space) & set(words[::2])):
+        raise UserError(
+            f"{', '.join(both)}: searched, and set by KEY VALUE words for all trials: leave one out"
+        )
+
+
 def study_words(args: argparse.Namespace) -> list[str]:
     """The KEY VALUE words of STUDY that options stand for."""
     words: list[str] = []
@@ -219,6 +229,7 @@ def search_script(
         study_words: KEY VALUE words of STUDY that options stand for.
     """
     subject = make_subject(args, arguments, study_words)
+    check_words(subject.space, subject.plan.job.overrides)
     if args.plan:
         if args.json:
             print_json(script_facts(subject, args))

@@ -119,6 +119,17 @@ def test_it_is_within_its_tolerance_on_frames_at_batches_up_to_16(engine, builde
     verify.check_tolerance(accuracy, engine.manifest["engine"], engine.manifest["precision"])
 
 
+def test_the_callers_default_device_changes_nothing(engine, builder, frames):
+    rgb, zoe = frames(2, 37, 51)
+    expected, manifest = engine(rgb, zoe), engine.manifest
+    path = builder.bundle(engine_kind(manifest["engine"]), manifest["precision"])
+    torch.set_default_device("meta")  # a GPU is the usual one
+    try:
+        np.testing.assert_array_equal(load_bundle(path)(rgb, zoe), expected)
+    finally:
+        torch.set_default_device(None)
+
+
 def test_threads_may_call_it_at_the_same_time(engine, frames):
     batches = [frames(2, *size, seed=k) for k in range(6) for size in ((24, 32), (48, 64))]
     one_by_one = [engine(*batch) for batch in batches]

@@ -69,6 +69,7 @@ LR = ("SEARCH", "{TRAIN: {LR: [0.001]}}")
         ([*LR, "--enqueue", str(CHECKOUT)], "is not a study: give the folder"),
         (["SEARCH", "{TRAIN: {LR: [3.0]}}", "--enqueue", str(DEMO)], "demo.yaml: its values lie"),
         ([*LR, "--from", "nowhere"], "nowhere is not a study"),
+        ([*LR, "TRAIN.LR", "0.3"], "TRAIN.LR: searched, and set by KEY VALUE words for all trials"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("plan", [[], ["--plan"]], ids=["run", "plan"])

@@ -186,6 +186,11 @@ def test_a_misspelled_metric_ends_the_search_and_the_right_one_continues_it(user
     assert "other settings" in user("search", *job, "--metric", "loss", code=2)
 
 
+def test_a_searched_key_among_the_words_of_all_trials_is_refused(user):
+    words = ["search", *JOB, *VAL_ACC, "--search", "lr=[0.5, 0.25]", "epochs", "2", "lr", "0.1"]
+    assert "lr: searched, and set by KEY VALUE words for all trials" in user(*words, code=2)
+
+
 def test_a_range_of_whole_numbers_says_so_before_the_first_trial(user):
     """Where no config shows which numbers the script takes, `0..1` is 0 and 1."""
     job = [*JOB, *VAL_ACC, "--trials", "2"]

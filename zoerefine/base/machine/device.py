@@ -104,8 +104,9 @@ def as_in_a_new_process() -> Iterator[None]:
     """Compute as a new process would; afterwards the caller's settings of torch are as before.
 
     They are autocast, gradients, the default type and device, the precision of products in float32,
-    determinism, and the states of the random generators. Nearly all are of the whole process, so
-    threads take turns.
+    determinism, which libraries compute (oneDNN, cuDNN), and the states of the random generators.
+    Nearly all are of the whole process, so threads take turns. The number of threads stays: a run
+    records it.
     """
     if not _TURN.acquire(blocking=False):
         say("waiting for the training, search or export of another thread of this process")
@@ -120,6 +121,7 @@ def as_in_a_new_process() -> Iterator[None]:
         gpu = [torch.cuda.current_device()] if torch.cuda.is_available() else []
         own_types, tensors = without_autocast(), torch.inference_mode(False)
         with (torch.random.fork_rng(gpu), own_types, tensors, torch.enable_grad(),
+              torch.backends.mkldnn.flags(enabled=True), torch.backends.cudnn.flags(enabled=True),
               without_strict_mode()):  # fmt: skip
             yield
     finally:

@@ -322,7 +322,9 @@ def check(rgb: Any, depth: Any) -> None:
         raise UserError(
             f"rgb is {rgb_type} {list(rgb.shape)}; give uint8 [H, W, 3] or [B, H, W, 3]"
         )
-    if depth.shape != rgb.shape[:-1] or 0 in depth.shape:
+    if 0 in rgb.shape:
+        raise UserError(f"rgb has shape {list(rgb.shape)}, which holds no picture")
+    if depth.shape != rgb.shape[:-1]:
         raise UserError(
             f"zoe has shape {list(depth.shape)}; for this rgb give {list(rgb.shape[:-1])}"
         )

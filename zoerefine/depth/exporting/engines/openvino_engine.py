@@ -108,7 +108,8 @@ def load(bundle: Bundle) -> Forward:
     files = bundle.file(XML), bundle.file(WEIGHTS)
     [_, _, height, width] = read_model(*files).input(0).partial_shape
     height, width = height.get_length(), width.get_length()  # the network's
-    processing = PrePostProcessing(height, width)
+    with torch.device("cpu"):  # the caller's default may be a GPU
+        processing = PrePostProcessing(height, width)
     options = files, bundle.manifest["precision"], torch.get_num_threads()
     on_floats, on_pictures = (
         ThreadRequests(partial(compile_model, *options, conversions=inside))

@@ -62,6 +62,7 @@ def trees_of(subject: Subject, source: Path) -> Sequence[Mapping[str, Any]]:
             f"no config file or study {source} for --enqueue: give an existing one; KEY VALUE "
             "words stand before --enqueue"
         )
+    say(f"{source}: its values of the searched keys are tried first; all else is the study's own")
     return [subject.tree_in(source)]
 
 
