@@ -31,8 +31,16 @@ inline Picture read_netpbm(const std::string& path, const std::string& kind, int
   file.get();  // one white space ends the header
 
   Picture picture{std::stoll(width), std::stoll(height), {}};
+  if (picture.width < 1 || picture.height < 1) throw std::runtime_error(path + " has no pixels");
+  const auto start = file.tellg();
+  const int64_t left = file.seekg(0, std::ios::end).tellg() - start;
+  if (picture.height > left / bytes_per_pixel / picture.width)
+    throw std::runtime_error(path + " is cut short");
   picture.bytes.resize(picture.width * picture.height * bytes_per_pixel);
-  if (!file.read(reinterpret_cast<char*>(picture.bytes.data()), picture.bytes.size()))
+  // A header that ends in two characters, as in text files of Windows, would shift all pixels.
+  if (left > static_cast<int64_t>(picture.bytes.size()))
+    throw std::runtime_error(path + " has bytes beyond its pixels");
+  if (!file.seekg(start).read(reinterpret_cast<char*>(picture.bytes.data()), left))
     throw std::runtime_error(path + " is cut short");
   return picture;
 }
@@ -49,6 +57,7 @@ inline void write_pgm(const std::string& path, torch::Tensor depth) {
   std::ofstream file(path, std::ios::binary);
   file << "P5\n" << depth.size(1) << " " << depth.size(0) << "\n65535\n";
   file.write(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  file.close();  // only then the disk has the last bytes
   if (!file) throw std::runtime_error(path + " cannot be written");
 }
 

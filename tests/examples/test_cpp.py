@@ -201,6 +201,9 @@ def test_a_missing_gpu_is_one_line(program, bundle, frame, tmp_path):
         (["BUNDLE", "absent.ppm", "zoe.pgm", "out.pgm"], "error: absent.ppm cannot be read"),
         (["BUNDLE", "zoe.pgm", "zoe.pgm", "out.pgm"], "error: zoe.pgm is not of kind P6 255"),
         (["BUNDLE", "cut.ppm", "zoe.pgm", "out.pgm"], "error: cut.ppm is cut short"),
+        (["BUNDLE", "text.ppm", "zoe.pgm", "out.pgm"], "text.ppm has bytes beyond its pixels"),
+        (["BUNDLE", "huge.ppm", "zoe.pgm", "out.pgm"], "error: huge.ppm is cut short"),
+        (["BUNDLE", "small.ppm", "small.pgm", "/dev/full"], "error: /dev/full cannot be written"),
         (["BUNDLE", "small.ppm", "zoe.pgm", "out.pgm"], "small.ppm and zoe.pgm differ in size"),
         (["BUNDLE", "rgb.ppm", "zoe.pgm", "no/out.pgm"], "error: no/out.pgm cannot be written"),
         (["BUNDLE"], "usage: refine BUNDLE RGB.ppm ZOE.pgm REFINED.pgm [DEVICE [RUNTIME]]"),
@@ -210,7 +213,10 @@ def test_a_missing_gpu_is_one_line(program, bundle, frame, tmp_path):
 )
 def test_its_errors_are_one_line(program, bundle, frame, tmp_path, words, message):
     (tmp_path / "cut.ppm").write_bytes((tmp_path / "rgb.ppm").read_bytes()[:-100])
+    (tmp_path / "text.ppm").write_bytes(b"P6\r\n1 1\r\n255\r\nRGB")  # of Windows
+    (tmp_path / "huge.ppm").write_bytes(b"P6 9999999999 9999999999 255\nRGB")
     cv2.imwrite(str(tmp_path / "small.ppm"), np.zeros((4, 4, 3), np.uint8))
+    cv2.imwrite(str(tmp_path / "small.pgm"), np.full((4, 4), 600, np.uint16))
     done = run(program, tmp_path, *(bundle if word == "BUNDLE" else word for word in words))
     assert done.returncode == 2
     assert message in done.stderr
