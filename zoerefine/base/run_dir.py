@@ -11,7 +11,7 @@ import socket
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -101,13 +101,23 @@ class RunDir:
     checkpoints = Place("checkpoints")
     tensorboard = Place("tb")
     engine = Place(ENGINE)
+    exported_file = Place(f"{ENGINE}/exported")  #: The name of the bundle that was exported last.
     report = Place("report")
 
     @property
     def bundle(self) -> Path:
-        """The engine bundle that was exported last; one that does not exist if there is none."""
-        bundles = [self.engine / name for name in BUNDLE_NAMES]
-        return max(bundles, key=modified_ns)
+        """The engine bundle that was exported last; one that does not exist if there is none.
+
+        A file names it, since a copy of the folder may have other times. Without it (an earlier
+        version, a bundle that was removed) the newest counts.
+        """
+        bundles = {name: self.engine / name for name in BUNDLE_NAMES}
+        with suppress(OSError, UserError, UnicodeError):
+            require_file(self.exported_file)
+            named = bundles.get(self.exported_file.read_text().strip())
+            if named and named.exists():
+                return named
+        return max(bundles.values(), key=modified_ns)
 
     def create(self) -> None:
         """Create the folder; git ignores a run root (`runs/`) that is created on the way.

@@ -18,6 +18,7 @@ import torch
 from zoerefine.base.config import load_config, save_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import ENGINES
+from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.exporting import verify
 from zoerefine.depth.exporting.build import EngineBuilder
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest
@@ -234,6 +235,17 @@ def test_an_engine_is_built_once_and_again_when_the_weights_change(run, capsys):
     path = export(run, "torchscript", "fp32")
     assert not kept.exists()  # nothing uses it any more
     assert read_manifest(path)["weights"] == run.weights_digest_file.read_text().strip()
+
+
+def test_a_copy_of_a_run_stands_for_the_same_bundle_whatever_its_times_are(run, tmp_path):
+    other = run.engine / "refiner.onnx"
+    shutil.move(run.bundle, other)
+    export(run, "torchscript", "fp32")
+    os.utime(other)  # as if it had been copied after the other one
+    copy = RunDir(shutil.copytree(run.path, tmp_path / "copy"))
+    assert run.bundle.name == copy.bundle.name == "refiner.ts"
+    copy.bundle.unlink()
+    assert copy.bundle.name == "refiner.onnx"
 
 
 def test_a_kept_engine_that_was_damaged_is_built_again(run):

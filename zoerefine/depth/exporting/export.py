@@ -47,4 +47,5 @@ def publish(run: RunDir, built: Path, measured: dict[str, Any]) -> Path:
     card = model_card(run, manifest | facts, path.name)
     copy_bundle(bundle, path, facts, {MODEL_CARD: card.encode()})
     write_text(run.engine / MODEL_CARD, card)
+    write_text(run.exported_file, f"{path.name}\n")
     return path
