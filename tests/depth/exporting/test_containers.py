@@ -143,12 +143,13 @@ def test_without_torchscript_the_other_kinds_export_and_run(paths, tmp_path):
 
 
 def test_a_folder_stands_for_the_bundle_that_was_exported_last(run, command):
-    older = run.engine / "refiner.openvino"
-    older.write_bytes(run.bundle.read_bytes())  # newer than refiner.ts
-    assert bundles.bundle_of(run.path) == bundles.bundle_of(run.engine) == older
-    assert bundles.read_manifest(older)["engine"] == "torchscript"
+    last = run.engine / "refiner.openvino"
+    last.write_bytes(run.bundle.read_bytes())
+    run.exported_file.write_text(f"{last.name}\n")
+    assert bundles.bundle_of(run.path) == bundles.bundle_of(run.engine) == last
+    assert bundles.read_manifest(last)["engine"] == "torchscript"
     done = command("show", run.engine)
-    assert f"using {older}" in done.err
-    assert f"bundle      {older}" in done.out
-    assert f"zoerefine show {older}" in command("show", run.path).out
+    assert f"using {last}" in done.err
+    assert f"bundle      {last}" in done.out
+    assert f"zoerefine show {last}" in command("show", run.path).out
     assert "zoerefine export" in command("infer", run.path.parent, "--rgb", "a", "--out", "b").err

@@ -21,7 +21,6 @@ from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
-from zoerefine.depth.infer.evaluate import truth_encodings
 from zoerefine.depth.infer.inference import POINTS_ALONE, Done, Inference
 from zoerefine.depth.infer.results import (
     COLORS,
@@ -73,6 +72,8 @@ def draw_middle_frame(path: Path, job: Inference, done: Done, truth: Path | None
     frame = next(finished_frames(job.source, {sorted(done)[len(done) // 2]}))
     true_m = None
     if truth and (true := truth / f"{frame.name}.png").exists():
+        from zoerefine.depth.infer.evaluate import truth_encodings  # late: torch comes with it
+
         farthest_m = job.engine.manifest.get("farthest_m", FARTHEST_M)
         true_m = read_truth_m(true, truth_encodings(truth, [frame.name])[frame.name], farthest_m)
     zoe, refined = job.depths(frame.name, done[frame.name])
