@@ -7,6 +7,5 @@ OPEN = (
     "protection",
     "removal",
     "row",
-    "selection",
     "table",
 )
