@@ -23,8 +23,7 @@ from pathlib import Path
 from common.mlflow_program import STORE_VARIABLES, install_mlflow
 from common.report import Row, options, report, row
 
-from zoerefine.lab.launch.environment.build import check_environment
-from zoerefine.lab.launch.environment.environment import job_python
+from zoerefine.lab.launch.environment import check_environment, job_python
 from zoerefine.lab.launch.record.provenance import environment_digest
 
 KINDS = ("venv", "uv")

@@ -26,7 +26,7 @@ import numpy as np
 
 import zoerefine as zr
 from tests.lab.launch.local_packages import make_wheel
-from zoerefine.lab.launch.environment.environment import job_python
+from zoerefine.lab.launch.environment import job_python
 from zoerefine.lab.launch.record.provenance import packages
 from zoerefine.lab.launch.queue.executor import open_executor
 

@@ -3,24 +3,16 @@
 import sys
 from pathlib import Path
 
-from zoerefine.lab.launch.environment import venv
-from zoerefine.lab.launch.environment.build import BuildSteps
-
-LOCK_FILES = ("requirements.lock",)
-SETTINGS_FILES = ()
+from zoerefine.lab.launch.environment import PIP_INSTALL, VENV, BuildSteps, Venv
 
 
-def check_requirements() -> None:
-    """Python has everything."""
+class Wheelhouse(Venv):
+    """Makes virtual environments from the commit's own wheels."""
 
+    LOCK_FILES = ("requirements.lock",)
 
-def build(folder: Path, file: Path, steps: BuildSteps) -> None:
-    """Make the environment. Raises `StepFailed`."""
-    steps.run(sys.executable, *venv.VENV, folder)
-    pip = (folder / "bin" / "python", *venv.PIP_INSTALL)
-    steps.run(*pip, "--no-index", "--find-links", "wheels", "-r", file)
-
-
-def reason(errors: str) -> str:
-    """pip's first line that begins with ERROR."""
-    return venv.reason(errors)
+    def build(self, folder: Path, file: Path, steps: BuildSteps) -> None:
+        """Make the environment. Raises `StepFailed`."""
+        steps.run(sys.executable, *VENV, folder)
+        pip = (folder / "bin" / "python", *PIP_INSTALL)
+        steps.run(*pip, "--no-index", "--find-links", "wheels", "-r", file)

@@ -185,8 +185,8 @@ EXECUTORS = Registry(
 ENVIRONMENTS = Registry(
     "environment",
     {
-        "venv": "zoerefine.lab.launch.environment.venv",
-        "uv": "zoerefine.lab.launch.environment.uv",
+        "venv": "zoerefine.lab.launch.environment:Venv",
+        "uv": "zoerefine.lab.launch.environment:Uv",
     },
 )
 POINT_KINDS = Registry(

@@ -282,8 +282,8 @@ def join_config_flag(words: Sequence[str]) -> list[str]:
 
 def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> "Job":
     """The job that the options describe."""
-    from zoerefine.lab.launch.environment.environment import read_named
     from zoerefine.lab.launch.job import NO_CONFIG, Job, usual_overrides, with_tuples
+    from zoerefine.lab.launch.variables import read_named
 
     given = {one.name: getattr(args, one.name) for one in fields(Job) if one.metadata}
     flag, config = args.config_flag, Path(args.config or NO_CONFIG)

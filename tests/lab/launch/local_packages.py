@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 from zoerefine.base.registries import ENVIRONMENTS
-from zoerefine.lab.launch.environment.uv import uv_program
+from zoerefine.lab.launch.environment import uv_program
 
 needs_uv = pytest.mark.skipif(
     find_spec("uv") is None, reason="uv is not installed: pip install 'zoerefine[uv]'"

@@ -8,8 +8,8 @@ import pytest
 
 from tests.lab.launch.local_packages import make_wheel, requirements
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.launch.environment.environment import job_environment
 from zoerefine.lab.launch.record.provenance import packages
+from zoerefine.lab.launch.variables import job_environment
 
 
 def test_a_virtual_environment_is_made_from_the_lock_file_once(

@@ -11,7 +11,7 @@ from tests.lab.launch.local_packages import (
     project,
     requirements,
 )
-from zoerefine.lab.launch.environment.build import environment_name
+from zoerefine.lab.launch.environment import environment_name
 
 pytestmark = pytest.mark.usefixtures("empty_cache")
 LOCAL = "[tool.uv.sources]\ntinything = { path = 'libs/tiny' }\n"

@@ -28,7 +28,6 @@ from zoerefine.base.files.atomic import write_text
 from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RUN_FOLDER, RunDir
-from zoerefine.lab.launch.environment.environment import LIBRARY, python_path
 from zoerefine.lab.launch.process.child import (
     PR_SET_PDEATHSIG,
     StopForwarding,
@@ -39,6 +38,7 @@ from zoerefine.lab.launch.process.child import (
     stop_group,
 )
 from zoerefine.lab.launch.process.output import LOST_CONNECTION
+from zoerefine.lab.launch.variables import LIBRARY, python_path
 from zoerefine.lab.search.subject import ClaimLost, TrialMonitor
 
 PROGRAM = "zoerefine.depth.study.processes"

@@ -2,7 +2,6 @@
 
 # What other packages import from here; the rest is this package's own.
 OPEN = (
-    "environment",
     "git",
     "housekeeping",
     "included",
@@ -13,5 +12,6 @@ OPEN = (
     "process",
     "queue",
     "record",
+    "variables",
     "workspace",
 )

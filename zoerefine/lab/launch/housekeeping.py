@@ -13,7 +13,7 @@ from zoerefine.base.files.atomic import bytes_on_disk
 from zoerefine.base.files.file_lock import is_locked, try_lock
 from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import modified_ns
-from zoerefine.lab.launch.environment.build import environments_folder
+from zoerefine.lab.launch.environment import environments_folder
 from zoerefine.lab.launch.git.changes import shortened_list
 from zoerefine.lab.launch.git.mirror import mirrors_folder
 from zoerefine.lab.launch.workspace.left import rescue

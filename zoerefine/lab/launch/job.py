@@ -16,7 +16,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import value_at
 from zoerefine.base.yaml.read import Document, YamlError, load_yaml
 from zoerefine.base.yaml.write import NEW_KEY
-from zoerefine.lab.launch.environment.build import CURRENT
+from zoerefine.lab.launch.environment import CURRENT
 
 GIB = 2**30
 LIMIT_BYTES = 10 * GIB  # of what a job leaves in its workspace

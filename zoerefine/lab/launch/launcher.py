@@ -16,13 +16,7 @@ from zoerefine.base.files.file_lock import Wait
 from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import ATTEMPT, NODE, RunDir
-from zoerefine.lab.launch.environment.environment import (
-    deciding_variables,
-    import_variables,
-    job_environment,
-    job_python,
-    set_again,
-)
+from zoerefine.lab.launch.environment import job_python
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.commands import commit_tree
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
@@ -38,6 +32,12 @@ from zoerefine.lab.launch.plan import LaunchPlan, handed_over, make_plan, next_e
 from zoerefine.lab.launch.process import child
 from zoerefine.lab.launch.process.nodes import NODE_LOST, FirstNode, OtherNode
 from zoerefine.lab.launch.record import provenance
+from zoerefine.lab.launch.variables import (
+    deciding_variables,
+    import_variables,
+    job_environment,
+    set_again,
+)
 from zoerefine.lab.launch.workspace import left
 from zoerefine.lab.launch.workspace.workspace import workspace
 

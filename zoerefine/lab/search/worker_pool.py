@@ -16,7 +16,6 @@ from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.machine.memory import GPU_WORKERS
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RUN_FOLDER, RunDir
-from zoerefine.lab.launch.environment.environment import LIBRARY as CHECKOUT
 from zoerefine.lab.launch.git.commands import checkout_commit, uncommitted_files
 from zoerefine.lab.launch.process.child import child_setup, kill_tree
 from zoerefine.lab.launch.process.output import last_line
@@ -27,6 +26,7 @@ from zoerefine.lab.launch.queue.executor import (
     open_executor,
 )
 from zoerefine.lab.launch.record.provenance import query_gpus
+from zoerefine.lab.launch.variables import LIBRARY as CHECKOUT
 from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import settings_file
 from zoerefine.lab.search.subject import Subject

@@ -20,9 +20,9 @@ from typing import IO, Any, Protocol
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import EXECUTORS
 from zoerefine.base.yaml.read import Document
-from zoerefine.lab.launch.environment.environment import LIBRARY, python_path
 from zoerefine.lab.launch.job import read_setting
 from zoerefine.lab.launch.process.child import ONLY, NodePlace, child_setup
+from zoerefine.lab.launch.variables import LIBRARY, python_path
 
 
 def reserved(key: str, default: Any, help: str) -> Any:

@@ -15,10 +15,10 @@ from zoerefine.base.config.study_keys import TIME
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import ATTEMPT, CALLER_FOLDER, RUN_FOLDER, SEED
 from zoerefine.base.secrets import secret_names
-from zoerefine.lab.launch.environment.environment import LIBRARY, python_path
 from zoerefine.lab.launch.git.address import LOGIN_VARIABLES
 from zoerefine.lab.launch.queue.executor import Resources
 from zoerefine.lab.launch.queue.slurm.commands import command_variables, run_slurm
+from zoerefine.lab.launch.variables import LIBRARY, python_path
 
 NODE_PROGRAM = "zoerefine.lab.launch.queue.slurm.node_job"
 # USR1 comes before the time limit; it must not end the script before Python waits for it.

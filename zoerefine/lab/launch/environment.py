@@ -1,10 +1,10 @@
-"""Virtual environments made from a commit's lock file.
+"""The Python that a job runs: a virtual environment made from its commit's lock file.
 
 <home>/environments/<digest>/          a virtual environment
 <home>/environments/<digest>/.ready    written when it is complete
 <home>/environments/<digest>.lock      held while it is made; held, shared, while it is used
 
-A row of `registries.ENVIRONMENTS` is a module with the names of `EnvironmentBuilder`.
+A row of `registries.ENVIRONMENTS` is a class like `Venv`.
 
 Commits share an environment where their lock files are equal and lead to no other file of the
 commit. Only what surely leads to none counts as such: a form that is not known here is taken for a
@@ -18,16 +18,21 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_text
+from zoerefine.base.files.file_lock import lock
 from zoerefine.base.progress import say
 from zoerefine.base.registries import ENVIRONMENTS
+from zoerefine.lab.launch.variables import build_variables
 
 CURRENT = "current"  # the kind that makes nothing: the interpreter of this process
 NO_VARIABLES: Mapping[str, str] = {}
@@ -72,25 +77,103 @@ class BuildSteps:
             raise StepFailed(done.stderr)
 
 
-class EnvironmentBuilder(Protocol):
-    """Makes virtual environments of one kind.
+# Isolated: Python would find modules of the commit first, and pip count them as installed.
+VENV = ("-I", "-m", "venv")
+PIP_INSTALL = ("-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+
+
+class Venv:
+    """Makes virtual environments with Python's venv and pip; other kinds change what differs.
 
     Attributes:
         LOCK_FILES: the lock files that it reads; a commit's first one is used.
         SETTINGS_FILES: other files of a commit that decide what is installed.
     """
 
-    LOCK_FILES: tuple[str, ...]
-    SETTINGS_FILES: tuple[str, ...]
+    LOCK_FILES: tuple[str, ...] = ("requirements.lock", "requirements.txt")
+    SETTINGS_FILES: tuple[str, ...] = ()
 
     def check_requirements(self) -> None:
         """Raises `UserError` where something that the builder needs is not installed."""
 
     def build(self, folder: Path, file: Path, steps: BuildSteps) -> None:
         """Make the environment in a folder that does not exist. Raises `StepFailed`."""
+        steps.run(sys.executable, *VENV, folder)
+        steps.run(folder / "bin" / "python", *PIP_INSTALL, "-r", file)
 
     def reason(self, errors: str) -> str:
-        """One line that says why a command failed, from its standard error."""
+        """One line that says why a command failed, from its standard error.
+
+        pip's first line that begins with ERROR, or the last line.
+        """
+        lines = errors.strip().splitlines() or [""]
+        return next((line for line in lines if line.startswith("ERROR")), lines[-1])
+
+
+UV_LOCK = "uv.lock"
+QUIET = ("--quiet", "--no-progress", "--color", "never")
+LONGEST_REASON = 500
+
+
+class Uv(Venv):
+    """Makes virtual environments with uv, which links packages from its cache.
+
+    They have what those of `Venv` would have: Python's own venv makes the folder, and the pip and
+    setuptools that come with Python are installed first.
+    """
+
+    LOCK_FILES = (UV_LOCK, "pylock.toml", "requirements.lock")
+    SETTINGS_FILES = ("pyproject.toml", "uv.toml")
+
+    def check_requirements(self) -> None:
+        if find_spec("uv") is None:
+            raise UserError("--environment uv needs uv: pip install 'zoerefine[uv]'")
+
+    def build(self, folder: Path, file: Path, steps: BuildSteps) -> None:
+        """The network is used only where uv's cache does not have everything."""
+        steps.run(sys.executable, *VENV, "--without-pip", folder)
+        uv = uv_program()
+        into = ("--python", folder / "bin" / "python", *QUIET)
+        own = bundled_wheels()
+        if own:
+            alone = ("--offline", "--no-index", "--no-deps", "--no-config")
+            unhashed = {"UV_REQUIRE_HASHES": "false"}  # the user may require hashes of the commit's
+            steps.run(uv, "pip", "install", *into, *alone, *own, variables=unhashed)
+        # The commit's own project is in the workspace. --inexact keeps pip.
+        sync = ("sync", "--frozen", "--inexact", "--no-install-project", "--no-editable")
+        # Settings files may turn the comparison of hashes off. `uv sync` always compares them.
+        install = ("pip", "install", "--verify-hashes", "-r", file)
+        words = sync if file.name == UV_LOCK else install
+        variables = {"UV_PROJECT_ENVIRONMENT": str(folder)}
+        try:
+            steps.run(uv, *words, *into, "--offline", variables=variables)
+        except StepFailed:
+            steps.run(uv, *words, *into, variables=variables)
+
+    def reason(self, errors: str) -> str:
+        """uv's message in one line, without its warnings."""
+        lines = [line.strip() for line in errors.splitlines()]
+        text = " ".join(line for line in lines if line and not line.startswith("warning:"))
+        text = text.removeprefix("error: ")
+        return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
+
+
+def uv_program() -> str:
+    """The program in the PyPI package uv."""
+    import uv
+
+    program: str = uv.find_uv_bin()
+    return program
+
+
+def bundled_wheels() -> list[Path]:
+    """The packages that come with Python and that its venv installs."""
+    import ensurepip
+
+    place = sysconfig.get_config_var("WHEEL_PKG_DIR")
+    folder = Path(place) if place else Path(ensurepip.__file__).parent / "_bundled"
+    names = ("pip", "setuptools") if sys.version_info < (3, 12) else ("pip",)
+    return [wheel for name in names for wheel in folder.glob(f"{name}-*.whl")]
 
 
 def environments_folder(home: Path) -> Path:
@@ -109,9 +192,9 @@ def check_environment(kind: str) -> None:
     builder_of(kind).check_requirements()
 
 
-def builder_of(kind: str) -> EnvironmentBuilder:
+def builder_of(kind: str) -> Venv:
     """The builder of a name in `registries.ENVIRONMENTS`."""
-    builder: EnvironmentBuilder = ENVIRONMENTS.load(kind)
+    builder: Venv = ENVIRONMENTS.load(kind)()
     return builder
 
 
@@ -125,20 +208,47 @@ def find_lock_file(kind: str, workspace: Path) -> Path:
     raise UserError(f"the commit has no {' or '.join(names)} for --environment {kind}")
 
 
-def build_environment(
-    kind: str, folder: Path, file: Path, lock_fd: int, variables: Mapping[str, str]
-) -> None:
+@contextmanager
+def job_python(kind: str, workspace: Path, version: str, home: Path) -> Iterator[Path]:
+    """Hold the job's Python interpreter.
+
+    Args:
+        kind: `current`, the interpreter of this process, or a name of `registries.ENVIRONMENTS`: a
+            virtual environment made from the commit's lock file.
+        version: names the workspace's files: the commit, and the digest of its changes.
+
+    Raises:
+        UserError: the commit has no lock file, or it cannot be installed.
+    """
+    if kind == CURRENT:
+        yield Path(sys.executable)
+        return
+    file = find_lock_file(kind, workspace)
+    folder = environments_folder(home) / environment_name(kind, file, version)
+    lock_file = Path(f"{folder}.lock")
+    while True:
+        if not is_ready(folder):
+            with lock(lock_file) as lock_fd:
+                if not is_ready(folder):
+                    build_environment(kind, folder, file, lock_fd)
+        with lock(lock_file, shared=True):
+            if is_ready(folder):  # a clean-up may have removed it before it was held
+                os.utime(folder)  # --clean reads the time of the last use here
+                yield folder / "bin" / "python"
+                return
+
+
+def build_environment(kind: str, folder: Path, file: Path, lock_fd: int) -> None:
     """Make a virtual environment from a lock file. What cannot be used there is removed first.
 
     Args:
         lock_fd: the held lock of the folder.
-        variables: the environment of the installer.
     """
     say(f"installing {file.name} into {folder} (kept for later launches)")
     shutil.rmtree(folder, ignore_errors=True)
     builder = builder_of(kind)
     try:
-        builder.build(folder, file, BuildSteps(file.parent, lock_fd, variables))
+        builder.build(folder, file, BuildSteps(file.parent, lock_fd, build_variables()))
     except StepFailed as error:
         shutil.rmtree(folder, ignore_errors=True)
         reason = builder.reason(str(error)) or "no message"

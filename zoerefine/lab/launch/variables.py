@@ -1,21 +1,16 @@
-"""What a job runs in: its Python interpreter and its environment variables.
+"""A job's environment variables: which of the user's it gets, and which of them are recorded.
 
-Which variables of the user's it gets, which of them are recorded, and which the build of a virtual
-environment gets is here, too. `build.py` says where virtual environments are and makes them.
+Also those that the build of a virtual environment gets.
 """
 
 import os
-import sys
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.file_lock import lock
 from zoerefine.base.machine.cores import INSTRUCTIONS, SETTINGS, forget_choice
 from zoerefine.base.run_dir import CALLER_FOLDER, NODE, RUN_FOLDER, SEED, RunDir
 from zoerefine.base.secrets import find_secret
-from zoerefine.lab.launch.environment import build
 from zoerefine.lab.launch.git.address import LOGIN_VARIABLES
 
 # Variables that would change what the job runs, and those that an outer launch has set.
@@ -113,7 +108,7 @@ def build_variables() -> dict[str, str]:
     }
 
 
-LIBRARY = Path(__file__).resolve().parents[4]  # the folder of this package
+LIBRARY = Path(__file__).resolve().parents[3]  # the folder of this package
 PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
@@ -173,33 +168,3 @@ def import_variables(cwd: str, workspace: Path, program: Sequence[str]) -> dict[
     script = [] if program[0] == "-m" else [Path(program[0]).resolve().parent]
     path = python_path(os.environ, *script, *import_folders(workspace))
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": path}
-
-
-@contextmanager
-def job_python(kind: str, workspace: Path, version: str, home: Path) -> Iterator[Path]:
-    """Hold the job's Python interpreter.
-
-    Args:
-        kind: `current`, the interpreter of this process, or a name of `registries.ENVIRONMENTS`: a
-            virtual environment made from the commit's lock file.
-        version: names the workspace's files: the commit, and the digest of its changes.
-
-    Raises:
-        UserError: the commit has no lock file, or it cannot be installed.
-    """
-    if kind == build.CURRENT:
-        yield Path(sys.executable)
-        return
-    file = build.find_lock_file(kind, workspace)
-    folder = build.environments_folder(home) / build.environment_name(kind, file, version)
-    lock_file = Path(f"{folder}.lock")
-    while True:
-        if not build.is_ready(folder):
-            with lock(lock_file) as lock_fd:
-                if not build.is_ready(folder):
-                    build.build_environment(kind, folder, file, lock_fd, build_variables())
-        with lock(lock_file, shared=True):
-            if build.is_ready(folder):  # a clean-up may have removed it before it was held
-                os.utime(folder)  # --clean reads the time of the last use here
-                yield folder / "bin" / "python"
-                return
