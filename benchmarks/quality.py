@@ -34,7 +34,7 @@ from zoerefine.depth.data.synthetic import synthesize
 from zoerefine.depth.model import RefinerNetwork, build_refiner
 from zoerefine.depth.training.evaluate import evaluate
 from zoerefine.depth.training.trainer import Trainer
-from zoerefine.lab.analysis.statistics.intervals import half_width
+from zoerefine.lab.analysis.statistics.significance import half_width
 
 MODELS = {"small": 16, "guided": 32, "unet": 64}  # and their bases
 FIRST = "first implementation"

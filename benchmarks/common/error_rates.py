@@ -13,7 +13,7 @@ from common.report import Row, row
 
 from zoerefine.lab.analysis.groups import RunGroup
 from zoerefine.lab.analysis.statistics.comparisons import SceneTest, verdict
-from zoerefine.lab.analysis.statistics.p_values import ALPHA, holm, permutation_p, sign_flip_p
+from zoerefine.lab.analysis.statistics.significance import ALPHA, holm, permutation_p, sign_flip_p
 
 SEEDS = 3, 5, 6, 10
 EQUAL_GROUPS = 2, 5

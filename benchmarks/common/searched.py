@@ -11,7 +11,7 @@ from common.report import Row, row
 from yacs.config import CfgNode
 
 from zoerefine.base.config import defaults, merge
-from zoerefine.lab.analysis.statistics.intervals import half_width
+from zoerefine.lab.analysis.statistics.significance import half_width
 
 SPACE = {
     "TRAIN": {

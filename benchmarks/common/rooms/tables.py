@@ -18,7 +18,7 @@ from common.rooms.sides import (
     UNCALIBRATED,
 )
 
-from zoerefine.lab.analysis.statistics.intervals import half_width
+from zoerefine.lab.analysis.statistics.significance import half_width
 
 RESAMPLES = 10_000
 Rooms = dict[str, Figures]  # the figures of each side

@@ -10,20 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoerefine.lab.analysis.groups import pareto_front
-from zoerefine.lab.analysis.statistics.intervals import (
+from zoerefine.lab.analysis.statistics.significance import (
     difference_interval,
     estimate,
     half_width,
-    mean_interval,
-    t_quantile,
-)
-from zoerefine.lab.analysis.statistics.p_values import (
     holm,
+    mean_interval,
     permutation_p,
     probability_of_improvement,
     seeds_needed,
     sign_flip_p,
     smallest_p,
+    t_quantile,
 )
 
 SCORES = st.lists(st.integers(-50, 50).map(float), min_size=3, max_size=5).map(np.array)

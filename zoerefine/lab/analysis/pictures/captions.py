@@ -14,7 +14,7 @@ from zoerefine.lab.analysis.groups import (
     not_comparable,
 )
 from zoerefine.lab.analysis.pictures.style import PALETTE
-from zoerefine.lab.analysis.statistics.intervals import ENOUGH_RUNS, ESTIMATOR, INTERVAL
+from zoerefine.lab.analysis.statistics.significance import ENOUGH_RUNS, ESTIMATOR, INTERVAL
 from zoerefine.lab.runs.record import Collection, Run
 
 SPLIT_PREFIXES = ("val.", "test.")  # of metrics of our own runs that belong to a checkpoint

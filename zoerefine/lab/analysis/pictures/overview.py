@@ -32,7 +32,7 @@ from zoerefine.lab.analysis.pictures.style import (
     style,
 )
 from zoerefine.lab.analysis.report.paper_tables import latex_figure
-from zoerefine.lab.analysis.statistics.intervals import mean_interval
+from zoerefine.lab.analysis.statistics.significance import mean_interval
 from zoerefine.lab.runs.record import Collection
 
 FORMATS = ("png", "pdf", "svg")

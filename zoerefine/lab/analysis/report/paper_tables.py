@@ -8,7 +8,7 @@ from unicodedata import category
 from zoerefine.base.files.atomic import write_text
 from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable_note
 from zoerefine.lab.analysis.statistics.comparisons import Difference
-from zoerefine.lab.analysis.statistics.intervals import CONFIDENCE, ENOUGH_RUNS, ESTIMATOR
+from zoerefine.lab.analysis.statistics.significance import CONFIDENCE, ENOUGH_RUNS, ESTIMATOR
 
 LONGEST = 40  # rows; groups.csv has all groups
 MINUS = "\N{MINUS SIGN}"

@@ -27,7 +27,7 @@ from zoerefine.lab.analysis.statistics.comparisons import (
     seeds_note,
 )
 from zoerefine.lab.analysis.statistics.importance import Share
-from zoerefine.lab.analysis.statistics.intervals import ENOUGH_RUNS, ESTIMATOR
+from zoerefine.lab.analysis.statistics.significance import ENOUGH_RUNS, ESTIMATOR
 from zoerefine.lab.runs.metrics.series import parse_number
 from zoerefine.lab.runs.record import COMMIT, Collection, Curve, Run, differing_keys, finite_number
 

@@ -7,15 +7,13 @@ from itertools import combinations
 import numpy as np
 
 from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable
-from zoerefine.lab.analysis.statistics.intervals import (
-    ENOUGH_RUNS,
-    difference_interval,
-    mean_interval,
-)
-from zoerefine.lab.analysis.statistics.p_values import (
+from zoerefine.lab.analysis.statistics.significance import (
     ALPHA,
+    ENOUGH_RUNS,
     ENOUGH_SCENES,
+    difference_interval,
     holm,
+    mean_interval,
     permutation_p,
     probability_of_improvement,
     seeds_needed,
