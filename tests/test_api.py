@@ -1,8 +1,10 @@
 """The Python API: cheap to import, complete, and usable without the command line."""
 
+import random
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
@@ -104,6 +106,22 @@ def test_a_search_runs_in_another_thread_than_the_main_one(world, tmp_path):
     with ThreadPoolExecutor(1) as pool:
         study = pool.submit(zr.search, cfg).result()
     assert (study.path / "best.yaml").exists()
+
+
+def random_states():
+    """Of Python, NumPy and torch."""
+    numpy = np.random.get_state()[1].tolist()
+    return random.getstate(), numpy, torch.get_rng_state().tolist()
+
+
+def test_a_search_and_an_analysis_leave_the_callers_random_numbers_as_they_were(world, tmp_path):
+    words = settings(world, tmp_path, "s") | {"STUDY.TRIALS": 1}
+    before = random_states()
+    study = zr.search(zr.load_config({"SEARCH": {"TRAIN": {"LR": [1e-3]}}}, words))
+    assert random_states() == before
+    zr.analyze([study.path], tmp_path / "report")
+    assert '"frames": []' not in (tmp_path / "report/report.html").read_text()
+    assert random_states() == before
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path):

@@ -37,12 +37,13 @@ def search(cfg: "CfgNode") -> "RunDir":
     """
     from zoerefine.base.config import load_config
     from zoerefine.base.machine.device import as_in_a_new_process
-    from zoerefine.depth.study.trials import OwnTraining
-    from zoerefine.lab.search.driver import run_study
-    from zoerefine.lab.search.space.reader import check_search_space
 
     cfg = load_config(cfg)
-    with as_in_a_new_process():
+    with as_in_a_new_process():  # imports, too: rich draws random numbers in one
+        from zoerefine.depth.study.trials import OwnTraining
+        from zoerefine.lab.search.driver import run_study
+        from zoerefine.lab.search.space.reader import check_search_space
+
         return run_study(OwnTraining(cfg, check_search_space(cfg)))
 
 

@@ -13,6 +13,7 @@ import torch
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import jpeg_bytes
+from zoerefine.base.machine.device import as_in_a_new_process
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data.cache.cache import Cache
@@ -40,6 +41,7 @@ COLOR_STEPS = 17  # of a colour bar
 SCORE = NAMES.index(SELECTION_METRIC)  # column of `picture_metrics`
 
 
+@as_in_a_new_process()
 def example_frames(
     runs: Sequence[tuple[str, Run]], pseudo: str, count: int = 2
 ) -> tuple[list[ExampleFrame], dict[str, str], dict[str, Any]]:

@@ -109,7 +109,9 @@ def as_in_a_new_process() -> Iterator[None]:
     records it.
     """
     if not _TURN.acquire(blocking=False):
-        say("waiting for the training, search or export of another thread of this process")
+        say(
+            "waiting for the training, search, export or analysis of another thread of this process"
+        )
         _TURN.acquire()
     dtype, kind = torch.get_default_dtype(), torch.get_default_device()
     precision = torch.get_float32_matmul_precision()
@@ -120,9 +122,9 @@ def as_in_a_new_process() -> Iterator[None]:
         torch.set_float32_matmul_precision("highest")
         gpu = [torch.cuda.current_device()] if torch.cuda.is_available() else []
         own_types, tensors = without_autocast(), torch.inference_mode(False)
+        onednn = torch.backends.mkldnn.flags(enabled=True, allow_tf32=None)  # True would warn
         with (torch.random.fork_rng(gpu), own_types, tensors, torch.enable_grad(),
-              torch.backends.mkldnn.flags(enabled=True), torch.backends.cudnn.flags(enabled=True),
-              without_strict_mode()):  # fmt: skip
+              onednn, torch.backends.cudnn.flags(enabled=True), without_strict_mode()):  # fmt: skip
             yield
     finally:
         torch.set_default_dtype(dtype)
