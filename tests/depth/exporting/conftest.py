@@ -35,6 +35,15 @@ def builder(exported_run):
 
 
 @pytest.fixture(scope="session")
+def bf16_built(builder):
+    """Builds torchscript in bf16, once; request it before `run`, which copies it.
+
+    `auto` leaves out what cannot be built and goes on; here such a build shows its error.
+    """
+    builder.bundle(engine_kind("torchscript"), "bf16")
+
+
+@pytest.fixture(scope="session")
 def optional_built(builder):
     """Builds optional kinds of `auto`, once; request it before `run`, which copies them."""
     for kind in map(engine_kind, ("openvino", "onnx")):

@@ -130,7 +130,7 @@ def test_a_process_in_strict_mode_exports_as_any_other(plugin, run, monkeypatch)
 
 @on_cpu
 def test_kind_and_precision_are_measured_and_the_manifest_holds_the_measurement(
-    optional_built, run, monkeypatch
+    bf16_built, optional_built, run, monkeypatch
 ):
     monkeypatch.setattr(engine_choice, "has_bf16", lambda device: True)  # a candidate anywhere
     manifest = read_manifest(export(run))
@@ -147,7 +147,7 @@ def test_kind_and_precision_are_measured_and_the_manifest_holds_the_measurement(
 
 @on_cpu
 @pytest.mark.parametrize("winner", ["torchscript fp32", "torchscript bf16"])
-def test_the_engine_that_was_fastest_here_is_published(run, monkeypatch, winner):
+def test_the_engine_that_was_fastest_here_is_published(bf16_built, run, monkeypatch, winner):
     """No AMX: bf16 is slower. With AMX it is faster."""
     monkeypatch.setattr(engine_choice, "has_bf16", lambda device: True)
     monkeypatch.setattr(
@@ -160,7 +160,9 @@ def test_the_engine_that_was_fastest_here_is_published(run, monkeypatch, winner)
 
 
 @on_cpu
-def test_a_second_export_takes_the_kept_measurement_and_gives_the_same_bytes(run, monkeypatch):
+def test_a_second_export_takes_the_kept_measurement_and_gives_the_same_bytes(
+    bf16_built, run, monkeypatch
+):
     monkeypatch.setattr(engine_choice, "has_bf16", lambda device: True)
     first = export(run, "torchscript").read_bytes()
     monkeypatch.setattr(engine_choice, "time_interleaved", None)  # measuring again would fail

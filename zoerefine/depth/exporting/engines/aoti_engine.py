@@ -140,13 +140,13 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     device = pick_device()
     core = source.core(precision).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     # On a GPU, torch.export takes a batch of one for a case apart: convolutions ask for strides.
-    program = move_to_device_pass(to_program(source, core, torch.device("cpu")), str(device))
+    program = to_program(source, core, torch.device("cpu"))
     own = {"torch": [release()]}
     if device.type == "cpu":
         content = compile_package(program, OPTIONS | ON_CPU)
         own["vector instructions"] = list(VECTORS)
     else:
-        content = compile_package(program, OPTIONS | ON_GPU)
+        content = compile_package(move_to_device_pass(program, str(device)), OPTIONS | ON_GPU)
         own["GPU"] = [gpu_architecture()]
     requirements = own | of_this_processor()
     return BuiltEngine(
