@@ -8,7 +8,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -71,13 +71,7 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     """
     import openvino
 
-    core = source.core("int8" if precision == "int8" else "fp32")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's, about functions of its own
-        model = openvino.convert_model(source.program(core), extension=[int8_extension()])
-    size = source.height, source.width
-    shapes = [openvino.PartialShape([-1, channels, *size]) for channels in (source.channels, 1)]
-    model.reshape(dict(zip(model.inputs, shapes, strict=True)))
+    model = converted(source, "int8" if precision == "int8" else "fp32")
     with tempfile.TemporaryDirectory() as folder:
         xml = Path(folder) / XML
         openvino.save_model(model, xml, compress_to_fp16=precision == "bf16")
@@ -87,6 +81,21 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
         requirements={"OpenVINO": [INSTALLED]},
         has_confidence=source.has_confidence,
     )
+
+
+@lru_cache(1)  # bf16 and fp32 are built one after the other, and conversion takes most of the time
+def converted(source: ExportSource, precision: str) -> Any:
+    """OpenVINO's model of the core in a precision, with a dynamic batch."""
+    import openvino
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, about functions of its own
+        program = source.program(source.core(precision))
+        model = openvino.convert_model(program, extension=[int8_extension()])
+    size = source.height, source.width
+    shapes = [openvino.PartialShape([-1, channels, *size]) for channels in (source.channels, 1)]
+    model.reshape(dict(zip(model.inputs, shapes, strict=True)))
+    return model
 
 
 def int8_extension() -> Any:
