@@ -37,7 +37,7 @@ def exchange(event, words):
 
 def checkpoints(folder, world):
     for step, name in ((3, "a"), (4, "b")):
-        writer = CheckpointWriter(folder / name, 1)
+        writer = CheckpointWriter(folder / name, 1, 60)
         writer.save(step, {"step": step})
         writer.wait()
     path, other = (next((folder / name).glob("step-*")) for name in "ab")

@@ -286,7 +286,7 @@ def test_bad_input_is_one_line_with_exit_code_2_and_nothing_is_written(
 
 
 def test_a_damaged_checkpoint_is_skipped(tmp_path, capsys):
-    writer = checkpoint.CheckpointWriter(tmp_path, 2)
+    writer = checkpoint.CheckpointWriter(tmp_path, 2, 60)
     for step in (1, 2, 3):
         writer.save(step, {"step": step, "weights": torch.full((1000,), float(step))})
     writer.wait()

@@ -7,7 +7,10 @@ is detected, and the one before it is used. `checkpoints/best.safetensors` holds
 
 import hashlib
 import io
+import shutil
 import threading
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from zoerefine.base import ranks
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing, write_text
@@ -25,12 +29,26 @@ from zoerefine.depth.model import RefinerNetwork, build_refiner
 
 
 class CheckpointWriter:
-    """Writes checkpoints in a background thread, one at a time, and keeps the last few."""
+    """Writes checkpoints in a background thread, one at a time, and keeps the last few.
 
-    def __init__(self, folder: Path, kept: int) -> None:
-        self.folder, self.kept = folder, kept
+    Args:
+        every_s: the time from one to the next.
+    """
+
+    def __init__(self, folder: Path, kept: int, every_s: float) -> None:
+        self.folder, self.kept, self.every_s = folder, kept, every_s
+        self.restart_clock()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
+
+    def restart_clock(self) -> None:
+        """The next checkpoint is due `every_s` seconds from now."""
+        self._began = time.monotonic()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        return time.monotonic() - self._began >= self.every_s
 
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Copy `state` and write it in the background. Errors as `wait`, of the write before."""
@@ -84,6 +102,40 @@ def rename_damaged(folder: Path, step: int) -> None:
     for path in checkpoint_files(folder):
         if int(path.name.split("-")[1]) > step:
             path.rename(path.with_suffix(".damaged"))
+
+
+def resume(run: RunDir, bound: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What `load_checkpoint` finds, on every rank. Later, damaged checkpoints are renamed.
+
+    Raises `UserError`, naming the difference, where it belongs to another run.
+
+    Args:
+        bound: what the run belongs to (binding.py).
+    """
+    state = load_checkpoint(run.checkpoints)
+    if state:
+        _refuse_another(run.checkpoints, state.get("binding") or {}, bound)
+    ranks.wait_for_all()  # until every rank has read the checkpoint
+    if ranks.is_writer():
+        rename_damaged(run.checkpoints, state["step"] if state else -1)
+    return state
+
+
+def _refuse_another(folder: Path, there: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+    for key in [*ours, *(key for key in there if key not in ours)]:
+        if there.get(key) != ours.get(key):
+            raise UserError(
+                f"the checkpoints in {folder} belong to another run: {key} is {there.get(key)!r} "
+                f"there and {ours.get(key)!r} here; remove them, or give another RUN.NAME"
+            )
+
+
+def set_aside(run: RunDir) -> None:
+    """Rename the checkpoints of damaged records, so that the same command starts anew."""
+    if run.checkpoints.exists():
+        aside = run.path / "checkpoints-of-damaged-records"
+        shutil.rmtree(aside, ignore_errors=True)
+        run.checkpoints.rename(aside)
 
 
 def save_best(run: RunDir, weights: dict[str, Tensor]) -> None:

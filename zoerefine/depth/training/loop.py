@@ -1,8 +1,6 @@
 """The training loop: from a packed cache to the best weights and their metrics."""
 
 import math
-import shutil
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -24,7 +22,7 @@ from zoerefine.depth.data.cache.verification import BackgroundVerification, Dama
 from zoerefine.depth.data.inspect.inspection import check_measured
 from zoerefine.depth.data.split import Split, write_or_check_split
 from zoerefine.depth.training import checkpoint, ending
-from zoerefine.depth.training.binding import binding, refuse_another_checkpoint, require_recorded
+from zoerefine.depth.training.binding import binding, require_recorded
 from zoerefine.depth.training.point_inputs import training_transform
 from zoerefine.depth.training.run_log import RunLog
 from zoerefine.depth.training.trainer import Trainer
@@ -78,7 +76,9 @@ def train(
             results = ending.final_results(loop.trainer, run, test) | loop.outcome
             verification.finish()
         except DamagedCache:
-            loop.set_checkpoints_aside()
+            if ranks.is_writer():
+                loop.writer.wait()
+                checkpoint.set_aside(run)
             raise
     if ranks.is_writer():
         write_json(run.results_file, results)
@@ -100,20 +100,16 @@ class Loop:
     ) -> None:
         self.cfg, self.run, self.trainer, self.report = cfg, run, trainer, report
         self.bound, self.verification = bound, verification
-        state = checkpoint.load_checkpoint(run.checkpoints)
-        if state:
-            refuse_another_checkpoint(run.checkpoints, state.get("binding"), bound)
-        ranks.wait_for_all()  # until every rank has read the checkpoint
-        if ranks.is_writer():
-            checkpoint.rename_damaged(run.checkpoints, state["step"] if state else -1)
+        state = checkpoint.resume(run, bound)
         if state:
             trainer.restore(state)
             say(f"{run.path}: going on from step {trainer.step} of {trainer.steps}")
         self.pruned = bool(state and state["pruned"])
         if ranks.is_writer():
             self.log = RunLog(run, state["log_offset"] if state else 0, trainer.step)
-        self.writer = checkpoint.CheckpointWriter(run.checkpoints, cfg.TRAIN.CHECKPOINTS)
-        self.saved_at = time.monotonic()
+        self.writer = checkpoint.CheckpointWriter(
+            run.checkpoints, cfg.TRAIN.CHECKPOINTS, cfg.TRAIN.CHECKPOINT_S
+        )
         self.timer = StepTimer(trainer.device)
         self.stop = ending.StopSignals()
 
@@ -226,7 +222,7 @@ class Loop:
         `watched` is the last step: if it is not finite, no checkpoint is written. Raises
         `DamagedCache` on all ranks if one of them has found damaged records.
         """
-        due = last or time.monotonic() - self.saved_at >= self.cfg.TRAIN.CHECKPOINT_S
+        due = last or self.writer.is_due
         # Ranks must agree: a signal may reach one rank a step before another, clocks differ, and
         # one rank verifies the records.
         wanted = torch.tensor(
@@ -238,7 +234,7 @@ class Loop:
         if not (stop or due):
             return
         self.check_finite(watched)
-        self.saved_at = time.monotonic()
+        self.writer.restart_clock()
         if ranks.is_writer():
             state = self.trainer.state()
             state |= {"pruned": self.pruned, "log_offset": self.log.offset, "binding": self.bound}
@@ -247,14 +243,6 @@ class Loop:
         if stop:
             self.writer.wait()
             raise KeyboardInterrupt
-
-    def set_checkpoints_aside(self) -> None:
-        """Rename the checkpoints of damaged records, so that the same command starts anew."""
-        if ranks.is_writer() and self.run.checkpoints.exists():
-            self.writer.wait()
-            aside = self.run.path / "checkpoints-of-damaged-records"
-            shutil.rmtree(aside, ignore_errors=True)
-            self.run.checkpoints.rename(aside)
 
     def check_finite(self, watched: ending.WatchedStep | None) -> None:
         """Stop at a step with a non-finite loss or gradient, and write the names of its frames."""
