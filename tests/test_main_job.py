@@ -10,7 +10,8 @@ import pytest
 
 from tests.depth_fixtures import TINY
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.launch.git.commands import head_commit, uncommitted_files
+from zoerefine.lab.launch.git.changes import uncommitted_files
+from zoerefine.lab.launch.git.commands import head_commit
 from zoerefine.lab.launch.record.show import show_run
 
 CHECKOUT = Path(__file__).resolve().parents[1]

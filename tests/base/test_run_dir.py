@@ -6,7 +6,7 @@ import pytest
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RUN_FOLDER, RunDir
-from zoerefine.lab.launch.git.commands import uncommitted_files
+from zoerefine.lab.launch.git.changes import uncommitted_files
 
 
 def test_writing_records_how_the_run_ended(tmp_path):

@@ -13,7 +13,7 @@ from tests.processes import kills
 from zoerefine.base.errors import UserError
 from zoerefine.base.files import atomic
 from zoerefine.base.files.file_lock import lock
-from zoerefine.lab.launch.git.commands import uncommitted_files
+from zoerefine.lab.launch.git.changes import uncommitted_files
 
 KILLS = kills(3)
 WRITER = """

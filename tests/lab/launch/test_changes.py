@@ -61,6 +61,32 @@ def test_the_patch_does_not_depend_on_the_users_display_settings(enter, reposito
     assert (place / "version.txt").read_text() == "changed"
 
 
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_changed_files_that_git_was_told_to_hide_are_changes(enter, repository, tmp_path, flag):
+    repository.git("update-index", flag, "version.txt")
+    source, config = parse_address(str(repository.folder)), tmp_path / "job.yaml"
+    assert not read_changes(source, repository.second, False, config).files
+    (repository.folder / "version.txt").write_text("changed")
+    assert repository.git("status", "--porcelain") == ""
+    with pytest.raises(UserError, match=r"has uncommitted changes: version\.txt;"):
+        read_changes(source, repository.second, False, config)
+    assert (enter("HEAD", dirty=True) / "version.txt").read_text() == "changed"
+    assert repository.git("ls-files", "-v", "version.txt")[0] in "hS"
+
+
+def test_files_that_a_sparse_checkout_leaves_out_are_no_changes(enter, repository, tmp_path):
+    repository.git("update-index", "--refresh")
+    repository.git("sparse-checkout", "set", "--no-cone", "/job.py")
+    left_out = repository.folder / "version.txt"
+    assert not left_out.exists()
+    source, config = parse_address(str(repository.folder)), tmp_path / "job.yaml"
+    assert not read_changes(source, repository.second, False, config).files
+    (repository.folder / "job.py").write_text("pass")
+    assert (enter("HEAD", dirty=True) / "version.txt").read_text() == "two"
+    left_out.write_text("changed")
+    assert (enter("HEAD", dirty=True) / "version.txt").read_text() == "changed"
+
+
 def test_a_filter_of_the_repository_that_is_not_run_is_named(repository, tmp_path):
     repository.git("config", "filter.strip.clean", "sed s/output//")
     (repository.folder / "version.txt").write_text("output")

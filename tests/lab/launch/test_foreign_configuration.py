@@ -6,7 +6,7 @@ import pytest
 
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.address import parse_address
-from zoerefine.lab.launch.git.commands import changed_and_untracked_files
+from zoerefine.lab.launch.git.changes import changed_and_untracked_files
 from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.plan import make_plan
 from zoerefine.lab.launch.record.provenance import source_facts

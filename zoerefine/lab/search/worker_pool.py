@@ -16,7 +16,8 @@ from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.machine.memory import GPU_WORKERS
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RUN_FOLDER, RunDir
-from zoerefine.lab.launch.git.commands import checkout_commit, uncommitted_files
+from zoerefine.lab.launch.git.changes import uncommitted_files
+from zoerefine.lab.launch.git.commands import checkout_commit
 from zoerefine.lab.launch.process.child import child_setup, kill_tree
 from zoerefine.lab.launch.process.output import last_line
 from zoerefine.lab.launch.queue.executor import (

@@ -1,9 +1,11 @@
 """Uncommitted changes of a local repository: refused by name, or recorded as one patch."""
 
 import itertools
+import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -17,13 +19,10 @@ from zoerefine.lab.launch.git.commands import (
     GITLINK,
     LFS,
     GitError,
-    changed_and_untracked_files,
     git,
     git_bytes,
     head_commit,
     own_keys,
-    submodule_folders,
-    uncommitted_files,
     write_alternates,
 )
 
@@ -38,6 +37,7 @@ PATCH_OPTIONS = (
     *("--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv"),
     *("--no-color", "--src-prefix=a/", "--dst-prefix=b/", "--ignore-submodules=all"),
 )
+WHOLE = ("-c", "core.sparseCheckout=false")  # with files beside those of a sparse checkout
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,68 @@ def read_changes(
     return make_patch(folder, commit, files)
 
 
+def uncommitted_files(folder: Path) -> list[str]:
+    """Changed, staged, deleted and untracked files of a working tree, without ignored ones."""
+    changed, untracked = changed_and_untracked_files(folder)
+    return [*changed, *untracked]
+
+
+def changed_and_untracked_files(folder: Path) -> tuple[list[str], list[str]]:
+    """The changed, staged and deleted files of a working tree, and those that git does not know.
+
+    Those of its submodules are named, too.
+    """
+    # With renames an entry would hold two names. Git would look into submodules with their own
+    # configuration.
+    words = ("status", "--porcelain=v1", "-z", "--no-renames", "-uall")
+    with index_copy(folder) as env:
+        text = git(*words, "--ignore-submodules=dirty", folder=folder, env=env, foreign=True)
+    entries = [(entry[:2], entry[3:]) for entry in text.split("\0") if entry]
+    changed = [name for state, name in entries if state != "??"]
+    untracked = [name for state, name in entries if state == "??"]
+    for place in submodule_folders(folder):
+        inner = changed_and_untracked_files(folder / place)
+        changed += [f"{place}/{name}" for name in inner[0]]
+        untracked += [f"{place}/{name}" for name in inner[1]]
+    return changed, untracked
+
+
+@contextmanager
+def index_copy(folder: Path) -> Iterator[dict[str, str]]:
+    """Variables under which git uses a copy of the index that hides no file of the working tree.
+
+    The user may have told git not to look at files: `git update-index --assume-unchanged` or
+    `--skip-worktree`. A sparse checkout marks the files that it leaves out; they stay marked.
+    """
+    own = folder / git("rev-parse", "--git-path", "index", folder=folder, foreign=True)
+    with tempfile.TemporaryDirectory(prefix="zoerefine-") as scratch:
+        index = Path(scratch) / "index"
+        if own.exists():
+            shutil.copy2(own, index)
+        env = {"GIT_INDEX_FILE": str(index)}
+        words = ("ls-files", "-v", "-z")
+        entries = git(*WHOLE, *words, folder=folder, env=env, foreign=True).split("\0")
+        hidden = [
+            name
+            for tag, _, name in (entry.partition(" ") for entry in entries)
+            if (os.path.lexists(folder / name) if tag in ("s", "S") else tag.islower())
+        ]
+        stdin = os.fsencode("\0".join(hidden))
+        for option in ("--no-assume-unchanged", "--no-skip-worktree") if hidden else ():
+            command = ("update-index", "-z", option, "--stdin")
+            git(*command, folder=folder, env=env, stdin=stdin, foreign=True)
+        yield env
+
+
+def submodule_folders(folder: Path) -> list[str]:
+    """The submodules of a working tree that are checked out."""
+    if not (folder / ".gitmodules").exists():
+        return []
+    entries = git("ls-files", "--stage", "-z", folder=folder, foreign=True).split("\0")
+    names = [entry.partition("\t")[2] for entry in entries if entry.startswith(GITLINK)]
+    return [name for name in names if (folder / name / ".git").exists()]
+
+
 def warn_of_untracked_files(address: RepositoryAddress, changes: Changes) -> None:
     """Name the files of a working tree that a job does not have, since no commit has them.
 
@@ -150,17 +212,12 @@ def filter_hint(folder: Path) -> str:
 
 def make_patch(folder: Path, commit: str, files: Sequence[str]) -> Changes:
     """One patch of all changes. The user's own index and objects are only read."""
-    own = {
-        name: folder / git("rev-parse", "--git-path", name, folder=folder, foreign=True)
-        for name in ("index", "objects")
-    }
-    with tempfile.TemporaryDirectory(prefix="zoerefine-") as scratch:
-        index = Path(scratch) / "index"
-        if own["index"].exists():
-            shutil.copy2(own["index"], index)
-        env = {"GIT_INDEX_FILE": str(index), "GIT_OBJECT_DIRECTORY": scratch}
-        write_alternates(Path(scratch), own["objects"])
-        git("add", "--all", "--ignore-errors", folder=folder, env=env, foreign=True)
+    own = folder / git("rev-parse", "--git-path", "objects", folder=folder, foreign=True)
+    with index_copy(folder) as env:
+        scratch = Path(env["GIT_INDEX_FILE"]).parent
+        env["GIT_OBJECT_DIRECTORY"] = str(scratch)
+        write_alternates(scratch, own)
+        git(*WHOLE, "add", "--all", "--ignore-errors", folder=folder, env=env, foreign=True)
         check_submodules(folder, commit, files, env)
         words = (*PATCH_SETTINGS, "diff-index", "--cached", "-p", *PATCH_OPTIONS, commit)
         patch = git_bytes(*words, folder=folder, env=env, foreign=True)

@@ -278,40 +278,6 @@ def checkout_commit(folder: Path) -> str:
     return head_commit(folder) if (folder / ".git").exists() else ""
 
 
-def uncommitted_files(folder: Path) -> list[str]:
-    """Changed, staged, deleted and untracked files of a working tree, without ignored ones."""
-    changed, untracked = changed_and_untracked_files(folder)
-    return [*changed, *untracked]
-
-
-def changed_and_untracked_files(folder: Path) -> tuple[list[str], list[str]]:
-    """The changed, staged and deleted files of a working tree, and those that git does not know.
-
-    Those of its submodules are named, too.
-    """
-    # With renames an entry would hold two names. Git would look into submodules with their own
-    # configuration.
-    words = ("status", "--porcelain=v1", "-z", "--no-renames", "-uall")
-    text = git(*words, "--ignore-submodules=dirty", folder=folder, foreign=True)
-    entries = [(entry[:2], entry[3:]) for entry in text.split("\0") if entry]
-    changed = [name for state, name in entries if state != "??"]
-    untracked = [name for state, name in entries if state == "??"]
-    for place in submodule_folders(folder):
-        inner = changed_and_untracked_files(folder / place)
-        changed += [f"{place}/{name}" for name in inner[0]]
-        untracked += [f"{place}/{name}" for name in inner[1]]
-    return changed, untracked
-
-
-def submodule_folders(folder: Path) -> list[str]:
-    """The submodules of a working tree that are checked out."""
-    if not (folder / ".gitmodules").exists():
-        return []
-    entries = git("ls-files", "--stage", "-z", folder=folder, foreign=True).split("\0")
-    names = [entry.partition("\t")[2] for entry in entries if entry.startswith(GITLINK)]
-    return [name for name in names if (folder / name / ".git").exists()]
-
-
 # Git objects whose content is hashed again: what a commit's hash stands for, whatever a disk did.
 #
 # Git does not hash the objects that it reads from a pack, so a damaged or forged object could give

@@ -16,7 +16,8 @@ from zoerefine.base.files.file_lock import lock
 from zoerefine.base.machine.cores import INSTRUCTIONS, cpu_name
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import without_secrets
-from zoerefine.lab.launch.git.commands import checkout_commit, git_bytes, uncommitted_files
+from zoerefine.lab.launch.git.changes import index_copy, uncommitted_files
+from zoerefine.lab.launch.git.commands import checkout_commit, git_bytes
 
 RESULT_VARIABLES = (
     "CUBLAS_WORKSPACE_CONFIG",
@@ -59,7 +60,9 @@ def source_facts(folder: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {"repository": str(folder), "commit": commit, "dirty_files": dirty}
     if dirty:
         words = ("diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "HEAD")
-        facts["dirty_digest"] = digest_json(git_bytes(*words, folder=folder, foreign=True).hex())
+        with index_copy(folder) as env:
+            patch = git_bytes(*words, folder=folder, env=env, foreign=True)
+        facts["dirty_digest"] = digest_json(patch.hex())
     return facts
 
 
