@@ -7,8 +7,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.runs.metrics.earlier_logs import attempt_starts, attempts, known_logs
-from zoerefine.lab.runs.metrics.run_logs import RunLogs
+from zoerefine.lab.runs.metrics.run_logs import RunLogs, attempt_starts, attempts, known_logs
 from zoerefine.lab.runs.metrics.series import RunMetrics, same_number
 
 

@@ -1,19 +1,25 @@
 """All logs of a run, and the metrics that they hold together."""
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from fnmatch import translate
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.metrics import csv_logs, text_logs
-from zoerefine.lab.runs.metrics.earlier_logs import KnownLogs
-from zoerefine.lab.runs.metrics.find_files import EVENT_FILES, find_files
+from zoerefine.lab.runs.metrics.find_files import (
+    EVENT_FILES,
+    find_files,
+    kind_of,
+    lasting_place,
+    place_of_rows,
+    place_on_any_machine,
+)
 from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
 from zoerefine.lab.runs.metrics.series import (
     Kind,
@@ -25,36 +31,35 @@ from zoerefine.lab.runs.metrics.series import (
     same_number,
 )
 
-JSON_SUFFIXES = (".json", ".jsonl")
-EVENT_NAME = re.compile(translate(EVENT_FILES))
-STORE_SUFFIXES = {".wandb", ".db", ".sqlite", ".sqlite3"}  # of W&B's logs, MLflow's databases
 NAMED = 3  # logs that `RunMetrics.source` names
-DAY, MONTH, YEAR = r"(?:[12]\d|3[01]|0?[1-9])", r"(?:1[0-2]|0?[1-9])", r"(?:19|20)\d\d"
-MMDD = r"(?:1[0-2]|0[1-9])(?:[12]\d|3[01]|0[1-9])"
-CLOCK = r"(?:\d\d?[-_.:h]\d\d?[-_.:m]\d\d?s?|\d\d[-_.:h]\d\d|\d{6})(?:\.\d{3,9}|[-_]\d{6})?"
-NAMED_DATE = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\d\d?_\d\d-\d\d-\d\d"
-# A date, with or without the time of day, or seconds since 1970, anywhere in a name.
-TIME = re.compile(
-    rf"""(?<![\d.]) (?:
-      (?: {YEAR} (?P<a>[-_.]) {MONTH} (?P=a) {DAY}  # 2026-01-31
-        | {DAY} (?P<b>[-_.]) {MONTH} (?P=b) {YEAR} | {MONTH} (?P<c>[-_.]) {DAY} (?P=c) {YEAR}
-        | {YEAR} {MMDD}  # 20260131
-      ) (?: [-_T\ ,.@]+ {CLOCK} | \d{{6}})?
-      | \d\d {MMDD} [-_T] \d{{6}}  # 260131_123456
-      | 1[4-9]\d{{8}} (?: \.\d+ | \d{{3}})?
-    ) (?!\d) | {NAMED_DATE} (?!\d)  # Jan31_12-34-56: TensorBoard's""",
-    re.IGNORECASE | re.VERBOSE,
-)
-# Parts of a path that differ each time a script starts: version_3, attempt-2, a time, also without
-# the year (Hydra: 12-34-56). And runs of W&B, and the checkpoints of Hugging Face's Trainer.
-EACH_TIME = re.compile(
-    rf"""version_\d+ | attempt\W?\d+ | checkpoint-\d+ | (?:offline-)?run-\d{{8}}_\d{{6}}-\w+
-    | [-_.]* (?:{TIME.pattern}
-    ) [-_.]* | (?:[01]\d|2[0-3])(?:-[0-5]\d){{2}}
-    | (?:{MMDD} | {MONTH} [-_.] {DAY}) [-_] {CLOCK}""",
-    re.IGNORECASE | re.VERBOSE,
-)
-MACHINE = re.compile(rf"{NAMED_DATE}_([^/]*)", re.IGNORECASE)  # and a comment behind it
+
+
+@dataclass(frozen=True)
+class KnownLogs:
+    """What tables and JSON lines had before a job wrote to them: bytes and SHA-256, by their paths
+    in the run. It counts as known only where the file still begins with it.
+
+    Attributes:
+        before: when the job was started last.
+        committed: in the commit.
+    """
+
+    before: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    committed: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+    def bytes_of(self, path: Path, name: str) -> tuple[int, int]:
+        """How many bytes of a log are of earlier attempts, and how many are the commit's."""
+        known = self.before.get(name), self.committed.get(name)
+        return bytes_if_same(path, known[0]), bytes_if_same(path, known[1])
+
+
+def bytes_if_same(path: Path, known: tuple[int, str] | None) -> int:
+    """The number of bytes that are known of a file, if it begins with them."""
+    if known is None:
+        return 0
+    size, digest = known
+    with open(path, "rb") as file:
+        return size if sha256(file.read(size)).hexdigest() == digest else 0
 
 
 @dataclass
@@ -152,7 +157,7 @@ class RunLogs:
         for path in files:
             if path in self.logs:  # what it had before is looked up once
                 yield self.logs[path]
-            if path in self.logs or not (kind := _kind_of(path)):
+            if path in self.logs or not (kind := kind_of(path)):
                 continue
             base = left if left is not None and path.is_relative_to(left) else root
             place = path.relative_to(base)
@@ -171,11 +176,11 @@ class RunLogs:
                 place_text = place_of_rows(path, place)
                 yield text_logs.RowsLog(path, place_text, since=start, skipped=skipped)
             else:
-                from zoerefine.lab.runs.metrics import store_logs  # late: a circle
+                from zoerefine.lab.runs.trackers import stores  # late: a circle
 
-                if store := store_logs.find_store(path):
+                if store := stores.find_store(path):
                     place = store.path.relative_to(base).with_suffix("")
-                    yield store_logs.StoreLog(store.path, str(place), store=store)
+                    yield stores.StoreLog(store.path, str(place), store=store)
 
     def _restarted(self) -> float:
         """When the job was started again, in seconds since the epoch; 0 where it was not."""
@@ -302,54 +307,35 @@ def begun_again(logs: Sequence[MetricLog]) -> str:
     return ""
 
 
-def lasting_place(place: str) -> str:
-    """A place without what differs each time a script starts."""
-    parts = (part for part in Path(place).parts if not EACH_TIME.fullmatch(part))
-    return str(PurePosixPath(*(TIME.sub("time", part) for part in parts)))
-
-
-def place_on_any_machine(log: MetricLog) -> str:
-    """A log's place without the machine's name, which TensorBoard puts into a folder's.
-
-    The name of the event file has it, too: `events.out.tfevents.<time>.<machine>.<process>.0`.
-    """
-    found = MACHINE.search(log.place)
-    if found is None or log.kind is not Kind.EVENTS:
-        return log.place
-    machine = next(iter(log.path.glob(EVENT_FILES))).name.split(".", 4)[-1]
-    same = len(os.path.commonprefix([found[1], machine]))  # noqa: RUF071
-    return log.place[: found.start(1)] + log.place[found.start(1) + same :]
-
-
-def place_of_rows(path: Path, place: Path) -> str:
-    """The place of a JSON log: its folder, and what stands before `metrics` or `results` in its
-    name; of Sacred the folder with the folders of all attempts."""
-    if path.suffix == ".jsonl":
-        return str(place.with_suffix(""))
-    if (path.parent / text_logs.SACRED_RUN).is_file():
-        return str(place.parent.parent)
-    found = text_logs.JSON_FILES.fullmatch(path.name)
-    return str(place.parent / ((found and found["part"]) or ""))
-
-
 def logs_so_far(run: RunDir) -> dict[str, tuple[int, str]]:
     """Tables and JSON lines in a run: `KnownLogs.before` of its next attempt."""
-    logs = [path for path in find_files(run.path) if _kind_of(path) in ("table", "rows")]
+    logs = [path for path in find_files(run.path) if kind_of(path) in ("table", "rows")]
     others = [path for path in logs if path != run.metrics_file and path.stat().st_size]
     return {
         str(path.relative_to(run.path)): (path.stat().st_size, digest_file(path)) for path in others
     }
 
 
-def _kind_of(path: Path) -> str:
-    """What a file is by its name; empty for one that is no log."""
-    name, suffix = path.name, path.suffix
-    if EVENT_NAME.fullmatch(name):
-        return "events"
-    if suffix.lower() in csv_logs.CSV_SUFFIXES:
-        return "table"
-    if name == text_logs.TRAINER_STATE:
-        return "trainer"
-    if suffix in JSON_SUFFIXES and text_logs.JSON_FILES.fullmatch(name):
-        return "rows"
-    return "store" if name == "meta.yaml" or suffix in STORE_SUFFIXES else ""
+def attempt_starts(recorded: Mapping[str, Any]) -> Mapping[str, int]:
+    """How many bytes each of our own logs had when the job was started last."""
+    found = recorded.get("log_bytes_before")
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {name: size for name, size in pairs if isinstance(size, int)}
+
+
+def attempts(recorded: Mapping[str, Any]) -> int:
+    """How often a job was started; 0 where that is not known."""
+    found = recorded.get("attempt")
+    return found if isinstance(found, int) else 0
+
+
+def known_logs(recorded: Mapping[str, Any]) -> KnownLogs:
+    """What other logs had before the job's last start, and what the commit has of them."""
+    return KnownLogs(*(valid(recorded.get(name)) for name in ("logs_before", "logs_committed")))
+
+
+def valid(found: Any) -> dict[str, tuple[int, str]]:
+    """The rows of a fact that have their form."""
+    rows = found.items() if isinstance(found, dict) else ()
+    pairs = {name: row for name, row in rows if isinstance(row, list) and len(row) == 2}
+    return {n: (row[0], row[1]) for n, row in pairs.items() if [*map(type, row)] == [int, str]}

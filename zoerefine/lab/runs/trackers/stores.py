@@ -1,18 +1,20 @@
-"""Finds the stores of trackers: files and folders that hold the runs of one."""
+"""The stores of trackers: files and folders that hold the runs of one, found, and read as logs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, damage
 from zoerefine.base.registries import TRACKERS
 from zoerefine.lab.runs.metrics.find_files import natural_order
+from zoerefine.lab.runs.metrics.series import Kind, MetricLog, Series
 from zoerefine.lab.runs.trackers.tracked_run import Stored, Tracker
 
 LEVELS = 4  # how deep folders are searched
 LATEST = "latest-run"  # W&B's link to a run beside it, in some copies a folder
 LOCAL_PREFIXES = ("sqlite:///", "file://")
+EXPERIMENT_FILE, WANDB_SUFFIX = "meta.yaml", ".wandb"
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,16 @@ def load_tracker(name: str) -> Tracker:
     return TRACKERS.load(name)
 
 
+def find_store(path: Path) -> TrackerStore | None:
+    """The store that a file shows to be there; None for another file."""
+    if path.suffix == WANDB_SUFFIX:
+        return TrackerStore("wandb", path.parent)
+    is_folder = path.name == EXPERIMENT_FILE
+    is_mlflow = load_tracker("mlflow").holds_runs(path.parent if is_folder else path)
+    place = path.parent.parent if is_folder else path
+    return TrackerStore("mlflow", place) if is_mlflow else None
+
+
 def find_stores(path: Path, levels: int = LEVELS) -> Iterator[TrackerStore]:
     """The stores at a path and in the folders below it. Links and hidden folders are left out."""
     for name in TRACKERS:
@@ -71,3 +83,45 @@ def local_path(text: str) -> str:
     if separator and scheme.isalnum():
         raise UserError(f"{scheme}:// is the address of a server: give a folder or file here")
     return text
+
+
+@dataclass(kw_only=True)
+class StoreLog(MetricLog):
+    """A store, read again whenever it has changed.
+
+    Of several runs in it the last one counts. Where a metric goes on at the step at which an
+    earlier run has ended, as after a resume, it has the values of both.
+    """
+
+    store: TrackerStore
+    stamps: list[list[Any]] = field(default_factory=list)
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.STORES
+
+    def update(self, ended: bool) -> None:
+        """Read the store if it has changed."""
+        stamps = self.store.stamps()
+        if stamps == self.stamps:
+            return
+        self.stamps, self.points, self.finals, self.faults = stamps, {}, {}, {}
+        try:
+            stored = self.store.read(None)
+        except Exception as error:  # whatever is in its files, other logs are read
+            self.faults["store"] = damage(error)
+            return
+        self.faults |= stored.left_out
+        for run in stored.runs:
+            for name, series in run.series.items():
+                self._continue(name, series)
+            self.finals |= run.finals
+            self.hyperparameters |= run.settings
+            self.faults |= {fault: fault for fault in run.faults}
+
+    def _continue(self, name: str, series: Series) -> None:
+        """Take a metric of a later run. What began again replaces what was there."""
+        known = self.points.get(name, {})
+        begins_again = bool(known and series.steps) and series.steps[0] <= min(known)
+        values = dict(zip(series.steps, series.values, strict=True))
+        self.points[name] = values if begins_again else known | values
