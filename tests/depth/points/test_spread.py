@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data import metric_points
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints
-from zoerefine.depth.points import gaussian_process, outliers, spread
+from zoerefine.depth.points import gaussian_process, spread
 from zoerefine.depth.points.spread import spread_points
 
 
@@ -87,12 +87,12 @@ def test_outliers_are_left_out():
     clean = abs_rel(spread_points(pseudo_m, points_of(truth_m, 50, noise=0.03)), truth_m)
     few = points_of(truth_m, 50, noise=0.03, outliers=5)
     assert abs_rel(spread_points(pseudo_m, few), truth_m) < 1.5 * clean
-    believed = outliers.OUTLIER
+    believed = spread.OUTLIER
     try:
-        outliers.OUTLIER = 1e9  # every point counts
+        spread.OUTLIER = 1e9  # every point counts
         assert abs_rel(spread_points(pseudo_m, few), truth_m) > 3 * clean
     finally:
-        outliers.OUTLIER = believed
+        spread.OUTLIER = believed
 
 
 def test_a_stated_sigma_makes_a_point_count_less():
@@ -232,6 +232,4 @@ def test_any_picture_and_points_give_finite_depth(height, width, count, seed, sc
 def test_its_median_has_the_bits_of_torchs_own(rows):
     values = torch.tensor(rows, dtype=torch.float64)
     expected = values.nanmedian(1, keepdim=True).values
-    torch.testing.assert_close(
-        outliers.nan_median(values), expected, rtol=0, atol=0, equal_nan=True
-    )
+    torch.testing.assert_close(spread.nan_median(values), expected, rtol=0, atol=0, equal_nan=True)

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from zoerefine.depth.points.conformal import quantile
 from zoerefine.depth.points.gaussian_process import LOCAL, NOISE, SCALE, Process, kernel
-from zoerefine.depth.points.outliers import agreeing
-from zoerefine.depth.points.spread import depth_levels, grid_places, interpolated
+from zoerefine.depth.points.spread import agreeing, depth_levels, grid_places, interpolated
 
 GRID = 12, 16, 8  # rows, columns, depths where the variance is computed
 OTHERS = 5.0  # as many points the scores of other rooms count

@@ -1,9 +1,10 @@
 """Spread what a few metric points say over a whole picture, without any training.
 
-`gaussian_process.py` says which process it is, `outliers.py` which points do not count. Its mean at
-a pixel is a weighted sum over the points (Rasmussen and Williams, Gaussian Processes for Machine
-Learning, eq. 2.25). The kernel is a product over x, y and z, so it is computed on a coarse grid
-over the three by matrix products, and interpolated at the pixels.
+`gaussian_process.py` says which process it is. Its mean at a pixel is a weighted sum over the
+points (Rasmussen and Williams, Gaussian Processes for Machine Learning, eq. 2.25). The kernel is a
+product over x, y and z, so it is computed on a coarse grid over the three by matrix products, and
+interpolated at the pixels. A point does not count if it is an outlier: if it differs by more than
+OUTLIER standard deviations from what the others predict for it (leave-one-out, eq. 5.12).
 
 Points are spread twice: what they still say of the corrected depth is spread again ("twicing",
 Tukey 1977, Exploratory Data Analysis, ch. 16). With a refiner that takes points, the refiner is
@@ -29,7 +30,6 @@ from zoerefine.depth.points.gaussian_process import (
     at_points,
     kernel,
 )
-from zoerefine.depth.points.outliers import agreeing
 
 GRID = 24, 32, 16  # rows, columns, depths
 KNOWN_LENGTH = 0.1  # of the longer side: how far a point makes depth known
@@ -37,6 +37,8 @@ KNOWN_POINTS = 255  # as many at one place make what is known 1
 NEAR_LENGTH = 0.025  # of the longer side: standard deviation of a point's surroundings
 NEAR_POINTS = 2  # as many at one place make `near01` 1
 NEAR_FLOOR = 0.1  # far from all points nothing is left to say
+OUTLIER = 2.5  # chosen as the constants of gaussian_process.py
+OUTLIER_ROUNDS = 3
 
 Array = np.ndarray
 
@@ -254,3 +256,27 @@ def nearby(
     total = (by_row * values[:, None]) @ by_column.transpose(1, 2)
     mean = total / (weight + NEAR_FLOOR)
     return (weight / NEAR_POINTS).clamp(max=1)[:, None], mean[:, None]
+
+
+def agreeing(process: Process) -> Tensor:
+    """The points that agree with the others, bool [B, N].
+
+    Each round predicts every point from the others that agreed in the round before, so a point
+    that was taken for an outlier because of one may return. At least half of all stay.
+    """
+    agree = process.there
+    for _ in range(OUTLIER_ROUNDS):
+        deviation = process.deviation(agree)
+        median = nan_median(torch.where(process.there, deviation, torch.nan))
+        agree = process.there & (deviation <= median.nan_to_num(0.0).clamp(min=OUTLIER))
+    return agree
+
+
+def nan_median(values: Tensor) -> Tensor:
+    """The median [B, 1] of each row [B, N] without its NaN: `Tensor.nanmedian`, bit by bit.
+
+    On a GPU torch has no deterministic one.
+    """
+    ordered = values.sort(1).values  # NaN come last
+    middle = ((~ordered.isnan()).sum(1, keepdim=True) - 1) // 2
+    return ordered.gather(1, middle.clamp(min=0))
