@@ -61,6 +61,8 @@ def pytest_collection():
         return (yield)
     finally:
         gc.freeze()
+        # So do the modules that tests import, at which the collector would look all the time.
+        gc.set_threshold(50_000)
         gc.enable()
 
 

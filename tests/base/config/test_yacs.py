@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from yacs.config import CfgNode
 
 from zoerefine.base.config import defaults, load_config, to_dict
 from zoerefine.base.config.collection_types import ListOf, MappingOf, OpenMapping
@@ -40,7 +41,12 @@ def values_of(type):
         return st.lists(values_of(type.element), min_size=type.at_least, max_size=3)
     if isinstance(type, MappingOf):
         return st.fixed_dictionaries({name: values_of(one) for name, one in type.fields.items()})
-    return st.text(string.ascii_letters + string.digits + " _.:#'-", max_size=12)
+    return st.text(string.ascii_letters + string.digits + " _.:#'-", max_size=12).filter(is_text)
+
+
+def is_text(value):
+    """YACS takes a quoted text that is a literal of Python ('0', '-1') for the literal."""
+    return isinstance(CfgNode._decode_cfg_value(value), str)
 
 
 @given(st.data())
