@@ -91,18 +91,25 @@ def test_a_frame_with_damaged_points_is_named_and_left_out(alone, points):
 
 
 @pytest.mark.parametrize(
-    ("factor", "unit"), [(100, "centimetres"), (1000, "millimetres")], ids=["cm", "mm"]
+    ("factor", "unit", "by_network"),
+    [(100, "centimetres", False), (1000, "millimetres", False), (100, "metres", True)],
+    ids=["cm", "mm", "of a network"],
 )
-def test_points_in_another_unit_are_named(alone, points, factor, unit):
+def test_points_in_another_unit_are_named(alone, points, request, factor, unit, by_network):
     path = sorted(Path("given").rglob("*.csv"))[2]
     head, *rows = path.read_text().splitlines()
     near = [row.split(",") for row in rows]
     scaled = [f"{x},{y},{min(1000, factor * float(metres))}," for x, y, metres, _ in near]
     path.write_text("\n".join([head, *scaled]) + "\n")
-    code, out, err = alone(*SOURCES, "--out", "out", "--points", "given")
+    rgb, zoe, given = (f"{folder}/{path.parent.name}" for folder in ("rgb", "zoe", "given"))
+    depth = ("--depth", zoe)
+    if by_network:
+        depth = ("--depth-model", request.getfixturevalue("small_zoedepth"))
+    code, out, err = alone("--rgb", rgb, *depth, "--out", "out", "--points", given)
     assert code == 1
+    assert "3 frames refined, 0 kept, 1 left out" in out
     assert f"{path}: what was measured is" in out + err
-    assert f"it seems to be in {unit}; write metres" in out + err
+    assert f"{unit}; write metres" in out + err
 
 
 @pytest.mark.parametrize(

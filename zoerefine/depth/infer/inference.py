@@ -66,6 +66,12 @@ class Inference:
         """The metric points of a frame; none where it has none."""
         return self.points.read(name, height, width) if self.points else NO_POINTS
 
+    def check_unit(self, name: str, points: MetricPoints, zoe_u16: np.ndarray) -> None:
+        """Raises `UserError` where a frame's points are in another unit than its pseudo depth."""
+        if self.points and len(points):
+            file = str(self.points.path(name))
+            refuse_points_in_other_unit(file, points, zoe_u16 * ZOE_UNIT_M)
+
     def depths(self, name: str, inputs: str) -> tuple[np.ndarray, np.ndarray]:
         """Pseudo and refined depth of a finished frame, uint16 [H, W]; see `results.read_own`."""
         return read_zoe(self.pseudo.path(name)), self.results.read_depth(name, inputs)
@@ -306,9 +312,8 @@ def read_frame(
     if zoe is not None:
         require_one_size(rgb, zoe, job.pseudo.path(frame.name))
     points = job.points_of(frame.name, *rgb.shape[:2])
-    if job.points and zoe is not None and len(points):
-        file = str(job.points.path(frame.name))
-        refuse_points_in_other_unit(file, points, zoe * ZOE_UNIT_M)
+    if zoe is not None:
+        job.check_unit(frame.name, points, zoe)
     return FrameInWork(frame.name, inputs, rgb, zoe, points, nbytes, place=place)
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.machine.memory import aligned_stack, free_memory
 from zoerefine.base.progress import Progress, bar
@@ -173,7 +174,8 @@ def refine(job: Inference, batch: int) -> InferenceSummary:
     with stages_of(job.engine, outputs, len(job.source.names)) as stages:
         batches = stages.batches(frames_to_read(job, summary), summary.leave_out, batch)
         if isinstance(job.pseudo, NetworkDepth):
-            batches = produced_ahead(with_pseudo_depth(batches, job.pseudo), BATCHES_AHEAD)
+            batches = with_pseudo_depth(batches, job, job.pseudo, summary, stages.memory)
+            batches = produced_ahead(batches, BATCHES_AHEAD)
         for writing in start_writing(job, stages, batches):
             summary.written += [future.result() for future in writing]
             stages.show(len(summary.written), len(summary.kept) + len(summary.left_out))
@@ -183,19 +185,33 @@ def refine(job: Inference, batch: int) -> InferenceSummary:
 
 
 def with_pseudo_depth(
-    batches: Iterator[list[FrameInWork]], network: NetworkDepth
+    batches: Iterator[list[FrameInWork]],
+    job: Inference,
+    network: NetworkDepth,
+    summary: InferenceSummary,
+    memory: FrameMemory,
 ) -> Iterator[list[FrameInWork]]:
-    """The batches, with the network's output added to those without pseudo depth."""
+    """The batches, with the network's output added to those without pseudo depth.
+
+    Frames whose metric points are in another unit than it are left out.
+    """
     for batch in batches:
         if batch[0].zoe is not None:
             yield batch
             continue
         pictures = aligned_stack([frame.rgb for frame in batch])
         depths = network.predict(pictures, (frame.name for frame in batch))
-        yield [
-            replace(frame, zoe=zoe, zoe_is_new=True)
-            for frame, zoe in zip(batch, depths, strict=True)
-        ]
+        found = []
+        for frame, zoe in zip(batch, depths, strict=True):
+            try:
+                job.check_unit(frame.name, frame.points, zoe)
+            except UserError as error:
+                summary.leave_out(frame.name, error)
+                memory.free(frame.nbytes)
+            else:
+                found.append(replace(frame, zoe=zoe, zoe_is_new=True))
+        if found:
+            yield found
 
 
 def start_writing(
