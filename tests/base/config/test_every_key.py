@@ -10,9 +10,17 @@ import pytest
 
 from tests.processes import run_new_python
 from zoerefine.base.config import defaults, load_config
-from zoerefine.base.config.collection_types import ListOf, MappingOf, OpenMapping
 from zoerefine.base.config.schema import GROUPS, KEYS, Config
-from zoerefine.base.config.value_types import Flag, Integer, Number, OneOf, Text
+from zoerefine.base.config.value_types import (
+    Flag,
+    Integer,
+    ListOf,
+    MappingOf,
+    Number,
+    OneOf,
+    OpenMapping,
+    Text,
+)
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.keys import value_at
 from zoerefine.cli import main

@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 from yacs.config import CfgNode
 
 from zoerefine.base.config import defaults, load_config, to_dict
-from zoerefine.base.config.collection_types import ListOf, MappingOf, OpenMapping
 from zoerefine.base.config.schema import KEYS
-from zoerefine.base.config.value_types import Flag, Integer, Number, OneOf
+from zoerefine.base.config.value_types import (
+    Flag,
+    Integer,
+    ListOf,
+    MappingOf,
+    Number,
+    OneOf,
+    OpenMapping,
+)
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.keys import set_value
 from zoerefine.base.yaml.write import dump_yaml

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from zoerefine.base.config.collection_types import ListOf, MappingOf
 from zoerefine.base.config.declare import (
     MOST_EPOCHS,
     MOST_SEED,
@@ -14,7 +13,7 @@ from zoerefine.base.config.declare import (
     key,
     path,
 )
-from zoerefine.base.config.value_types import Integer, Number, OneOf, Text
+from zoerefine.base.config.value_types import Integer, ListOf, MappingOf, Number, OneOf, Text
 from zoerefine.base.depth_limits import FARTHEST_M, MOST_FARTHEST_M
 from zoerefine.base.registries import POINT_KINDS
 from zoerefine.base.run_dir import run_name_fault

@@ -18,10 +18,16 @@ from typing import Any, TypeVar
 from yacs.config import CfgNode
 
 import zoerefine
-from zoerefine.base.config.collection_types import ListOf, OpenMapping
 from zoerefine.base.config.schema import GROUPS, KEYS, SEARCH, Config, Key, check_combinations
 from zoerefine.base.config.search import read_search
-from zoerefine.base.config.value_types import Text, WrongValue, shown, without_passwords
+from zoerefine.base.config.value_types import (
+    ListOf,
+    OpenMapping,
+    Text,
+    WrongValue,
+    shown,
+    without_passwords,
+)
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_text
 from zoerefine.base.run_dir import CALLER_FOLDER

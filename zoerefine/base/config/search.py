@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from zoerefine.base.config.collection_types import ListOf, MappingOf, OpenMapping
 from zoerefine.base.config.schema import GROUPS, KEYS, SEARCH
 from zoerefine.base.config.value_types import (
     Flag,
     Integer,
+    ListOf,
+    MappingOf,
     Number,
+    OpenMapping,
     Text,
     ValueType,
     WrongValue,

@@ -4,9 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from zoerefine.base.config.collection_types import ListOf, MappingOf
 from zoerefine.base.config.declare import LONGEST_S, MOST_EPOCHS, KeyGroup, key
-from zoerefine.base.config.value_types import Check, Integer, Number, OneOf, Text
+from zoerefine.base.config.value_types import Check, Integer, ListOf, MappingOf, Number, OneOf, Text
 from zoerefine.base.registries import OBJECTIVES, PRUNERS, SAMPLERS
 from zoerefine.base.secrets import storage_fault
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from zoerefine.base.config.collection_types import ListOf, MappingOf, OpenMapping
 from zoerefine.base.config.declare import (
     LONGEST_S,
     MOST_EPOCHS,
@@ -15,7 +14,15 @@ from zoerefine.base.config.declare import (
     key,
     path,
 )
-from zoerefine.base.config.value_types import Flag, Integer, Number, OneOf
+from zoerefine.base.config.value_types import (
+    Flag,
+    Integer,
+    ListOf,
+    MappingOf,
+    Number,
+    OneOf,
+    OpenMapping,
+)
 from zoerefine.base.depth_limits import MOST_FARTHEST_M, NEAREST_M, TYPICAL_M
 from zoerefine.base.registries import LOSS_TERMS, NETWORKS, OPTIMIZERS, SCHEDULES
 
