@@ -36,7 +36,6 @@ __all__ = [
 OPEN = (
     "data_keys",
     "declare",
-    "explain",
     "loading",
     "schema",
     "search",
