@@ -31,8 +31,7 @@ from zoerefine.depth.data.cache.cache import (
     write_header,
 )
 from zoerefine.depth.data.cache.decode import read_frame
-from zoerefine.depth.data.cache.pack import build_cache
-from zoerefine.depth.data.cache.packer import FramePacker
+from zoerefine.depth.data.cache.pack import FramePacker, build_cache
 from zoerefine.depth.data.cache.partial import PartialCache
 from zoerefine.depth.data.depth_codec import HABITATDYN
 from zoerefine.depth.data.layouts.readers import open_dataset
@@ -223,7 +222,7 @@ def test_a_file_that_is_exchanged_only_while_it_is_decoded_is_not_packed(
         finally:
             bring_back()
 
-    monkeypatch.setattr("zoerefine.depth.data.cache.packer.read_frame", read_another)
+    monkeypatch.setattr("zoerefine.depth.data.cache.decode.read_frame", read_another)
     with pytest.raises(UserError, match=r"has changed since the data set was opened"):
         build(copied_world, tmp_path, max_broken=1.0)
 
@@ -381,18 +380,18 @@ def test_too_little_disk_space_is_an_error_before_anything_is_written(world, tmp
 SLOW_BUILD = """
 import sys, time
 from pathlib import Path
-from zoerefine.depth.data.cache import packer as frame_packer
+from zoerefine.depth.data.cache import decode
 from zoerefine.depth.data.cache.pack import build_cache
 from zoerefine.depth.data.cache.partial import PartialCache
 from zoerefine.depth.data.layouts.readers import open_dataset
 
-read_frame = frame_packer.read_frame
+read_frame = decode.read_frame
 
 def slow(*words):
     time.sleep(float(sys.argv[3]))
     return read_frame(*words)
 
-frame_packer.read_frame = slow
+decode.read_frame = slow
 build_cache(open_dataset(sys.argv[1]), 192, 256, Path(sys.argv[2]), 2)
 """
 

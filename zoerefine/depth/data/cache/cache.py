@@ -64,6 +64,7 @@ def read_header(folder: Path) -> dict[str, Any]:
 
 WORD_BYTES = 8  # rows are gathered as int64 words, which np.take copies fastest
 TO_DO, PACKED, BROKEN = 0, 1, 2  # a frame's state
+SOURCES = ["clip", "name", "fingerprint"]  # columns of the frame table that packing does not change
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,26 @@ def frame_dtype(name_bytes: int) -> np.dtype[Any]:
     """
     return np.dtype([("clip", "<i4"), ("state", "u1"), ("fingerprint", "<u8"), ("digest", "V16"),
                      ("name", f"S{name_bytes}")])  # fmt: skip
+
+
+def has_sources_of(frames: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether a frame table lists exactly these source files."""
+    same = frames.dtype == expected.dtype
+    return same and np.array_equal(frames[SOURCES], expected[SOURCES])
+
+
+def record_digest(record: Any) -> bytes:
+    """The first 16 bytes of a record's SHA-256."""
+    return hashlib.sha256(record).digest()[:16]
+
+
+def note_record(frames: np.ndarray, index: int, record: np.ndarray, state: int) -> None:
+    """Enter a written record into the frame table.
+
+    The state is written last: a kill in between leaves the frame to be packed again.
+    """
+    frames["digest"][index] = np.void(record_digest(record))
+    frames["state"][index] = state
 
 
 class Records(ABC):

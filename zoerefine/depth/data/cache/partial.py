@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,12 +26,27 @@ from zoerefine.base.files import atomic
 from zoerefine.base.machine.memory import aligned_empty
 from zoerefine.base.progress import bar, say, track
 from zoerefine.depth.data.cache import cache as store
-from zoerefine.depth.data.cache.changed_sources import has_sources_of, packing_code
-from zoerefine.depth.data.cache.packer import FramePacker, note_record, record_digest
+from zoerefine.depth.data.dataset import Dataset
 
 FACTS = "partial.json"
 BROKEN_LIST = "broken.json"
 MIB = 2**20
+
+
+class Packer(Protocol):
+    """What decodes the frames: `FramePacker` of `pack.py`."""
+
+    dataset: Dataset
+    frames: np.ndarray
+    stride: int
+    workers: int
+    settings: dict[str, Any]
+    faults: dict[int, str]
+
+    @property
+    def header(self) -> dict[str, Any]: ...
+    def pack(self, index: int, record: np.ndarray) -> int: ...
+    def require_few_broken(self, broken: int, first: str) -> None: ...
 
 
 class PartialCache:
@@ -46,7 +61,7 @@ class PartialCache:
     frames: np.ndarray
     records: np.ndarray
 
-    def __init__(self, packer: FramePacker, folder: Path) -> None:
+    def __init__(self, packer: Packer, folder: Path) -> None:
         self.packer, self.folder = packer, folder
         self.partial = folder.with_name(f"{folder.name}.partial")
         self._per_thread = threading.local()  # holds each thread's record buffer
@@ -105,7 +120,7 @@ class PartialCache:
         Of records that were cut short only the missing ones are packed again.
         """
         facts = self._facts()
-        if facts and facts["code"] != packing_code():
+        if facts and facts["code"] != self.packer.header["code"]:
             say(f"{self.partial} was begun by other code: all frames are packed again")
         elif facts and facts["frames.npy"] != file_length(self.partial / "frames.npy"):
             say(f"{self.partial}/frames.npy was cut short: all frames are packed again")
@@ -127,14 +142,14 @@ class PartialCache:
     def _write_facts(self) -> None:
         """State the code, and the lengths of the files, which packing does not change."""
         lengths = {name: file_length(self.partial / name) for name in ("frames.npy", "records.bin")}
-        atomic.write_json(self.partial / FACTS, {"code": packing_code()} | lengths)
+        atomic.write_json(self.partial / FACTS, {"code": self.packer.header["code"]} | lengths)
 
     def _open_frames(self) -> np.ndarray:
         """The frame table of an earlier build, or a new one where there is none."""
         path, expected = self.partial / "frames.npy", self.packer.frames
         if path.exists():
             frames = store.open_frames(self.partial, "r+")
-            if has_sources_of(frames, expected):
+            if store.has_sources_of(frames, expected):
                 return frames
         with atomic.replacing(path) as temporary, open(temporary, "wb") as file:
             np.save(file, expected)
@@ -144,7 +159,7 @@ class PartialCache:
         """Keep the records of an earlier build whose digests are right; pack the rest again."""
 
         def check(index: int) -> None:
-            if self.frames["digest"][index].tobytes() != record_digest(self.records[index]):
+            if self.frames["digest"][index].tobytes() != store.record_digest(self.records[index]):
                 self.frames["state"][index] = store.TO_DO
 
         packed = np.flatnonzero(self.frames["state"] == store.PACKED)
@@ -166,7 +181,7 @@ class PartialCache:
         record = row.view(np.uint8)[0]
         for our, their in track(zip(ours, theirs, strict=True), len(ours), "copying", "frame"):
             old.records.gather(np.array([their]), row)
-            if record_digest(record) == old.frames["digest"][their].tobytes():
+            if store.record_digest(record) == old.frames["digest"][their].tobytes():
                 self._write(int(our), record, store.PACKED)
 
     def _unchanged_in(self, folder: Path) -> tuple[store.Cache, np.ndarray, np.ndarray] | None:
@@ -179,7 +194,7 @@ class PartialCache:
         except (UserError, KeyError) as error:  # damage there never stops work here
             say(f"no records are copied from {folder}: {error}")
             return None
-        if header.get("code") != packing_code():
+        if header.get("code") != self.packer.header["code"]:
             say(f"no records are copied from {folder}: other code packed them")
             return None
         to_do = np.flatnonzero(self.frames["state"] == store.TO_DO)
@@ -217,7 +232,7 @@ class PartialCache:
     def _write(self, index: int, record: np.ndarray, state: int) -> None:
         # Writing costs half of what the page faults of a file mapped for writing would.
         os.pwrite(self._fd, record.data, index * self.packer.stride)
-        note_record(self.frames, index, record, state)
+        store.note_record(self.frames, index, record, state)
 
     def publish(self) -> None:
         """Write the header, force everything to the disk, and rename the folder.
@@ -241,7 +256,7 @@ class PartialCache:
     def _is_complete(self) -> bool:
         """Whether the table on the disk is of this data set, and no frame is left to pack."""
         stored = np.load(self.partial / "frames.npy")
-        return has_sources_of(stored, self.packer.frames) and bool(
+        return store.has_sources_of(stored, self.packer.frames) and bool(
             (stored["state"] != store.TO_DO).all()
         )
 

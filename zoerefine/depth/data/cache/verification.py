@@ -28,8 +28,8 @@ from zoerefine.depth.data.cache.cache import (
     MappedRecords,
     open_cache,
     read_header,
+    record_digest,
 )
-from zoerefine.depth.data.cache.packer import record_digest
 
 # In the background: about a quarter of one core, less where a training has few cores.
 BYTES_PER_S_A_CORE, MOST_BYTES_PER_S = 2**25, 2**27
