@@ -35,7 +35,7 @@ from zoerefine.base.registries import ENGINES
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, save_bundle
 from zoerefine.depth.exporting.engine_kinds import EngineKind, Forward, engine_kind
-from zoerefine.depth.exporting.onnx.graph import to_onnx
+from zoerefine.depth.exporting.onnx_graph import to_onnx
 from zoerefine.depth.exporting.precision import to_precision
 from zoerefine.depth.exporting.shipped_module import PrePostProcessing, ShippedModule
 from zoerefine.depth.exporting.source import ExportSource, sample_frames

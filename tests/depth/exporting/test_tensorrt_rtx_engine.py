@@ -17,7 +17,7 @@ from zoerefine.depth.exporting.engine_kinds import Bundle, engine_kind
 from zoerefine.depth.exporting.engines.tensorrt_rtx_engine import build_plan, open_plan
 from zoerefine.depth.exporting.engines.torchscript_engine import archive, compile_script
 from zoerefine.depth.exporting.export import export
-from zoerefine.depth.exporting.onnx.graph import OUTPUTS, to_onnx
+from zoerefine.depth.exporting.onnx_graph import OUTPUTS, to_onnx
 from zoerefine.depth.exporting.shipped_module import PrePostProcessing
 from zoerefine.depth.exporting.verify import check_size
 

@@ -71,7 +71,7 @@ def machine_facts() -> dict[str, str]:
 
 def build(source: "ExportSource", precision: str) -> BuiltEngine:
     """Export the refiner with its pre- and post-processing."""
-    from zoerefine.depth.exporting.onnx.graph import shipped_to_onnx
+    from zoerefine.depth.exporting.onnx_graph import shipped_to_onnx
 
     return BuiltEngine(
         shipped_to_onnx(source.core(precision), source),

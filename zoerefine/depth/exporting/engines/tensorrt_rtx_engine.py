@@ -31,7 +31,7 @@ from zoerefine.depth.exporting.engines.torchscript_engine import (
     compile_script,
     load_module,
 )
-from zoerefine.depth.exporting.onnx.graph import INPUTS, OUTPUTS, to_onnx
+from zoerefine.depth.exporting.onnx_graph import INPUTS, OUTPUTS, to_onnx
 from zoerefine.depth.exporting.shipped_module import PrePostProcessing
 from zoerefine.depth.exporting.source import ExportSource
 from zoerefine.depth.exporting.verify import check_size
