@@ -13,7 +13,7 @@ from tests.processes import end_of
 from tests.slurm import needs_slurm
 from zoerefine.lab.launch.process.child import NodePlace
 from zoerefine.lab.launch.process.output import OutputLog
-from zoerefine.lab.launch.queue.slurm import other_nodes
+from zoerefine.lab.launch.queue.slurm import node_job
 from zoerefine.lab.launch.queue.slurm.submission import SlurmFiles
 
 needs_ray = pytest.mark.skipif(
@@ -164,9 +164,9 @@ def test_node_0_goes_on_alone_unless_the_others_have_failed(tmp_path, monkeypatc
     srun.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
-    others = other_nodes.OtherNodes(SlurmFiles(tmp_path), NodePlace("a", 0, 2))
+    others = node_job.OtherNodes(SlurmFiles(tmp_path), NodePlace("a", 0, 2))
     others.wait()
-    monkeypatch.setattr(other_nodes, "ENDING_S", 1e-9)
+    monkeypatch.setattr(node_job, "ENDING_S", 1e-9)
     others.wanted_stops()  # the time runs from here
     assert others.wanted_stops() == stops
 

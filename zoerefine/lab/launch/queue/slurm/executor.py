@@ -23,9 +23,7 @@ from pathlib import Path
 from zoerefine.base.errors import INTERRUPTED, KILLED, UserError
 from zoerefine.base.progress import warn
 from zoerefine.lab.launch.queue.executor import ExecutorBusy, JobOutcome, Resources
-from zoerefine.lab.launch.queue.slurm import commands
-from zoerefine.lab.launch.queue.slurm.job_script import check_limit, sbatch_options, seconds_of
-from zoerefine.lab.launch.queue.slurm.submission import FOLDER, SlurmFiles, submit_job
+from zoerefine.lab.launch.queue.slurm import commands, submission
 
 WORDS = {
     "BeginTime": "Slurm starts it a little later",
@@ -99,7 +97,7 @@ def check_partition_limits(resources: Resources) -> None:
         limit = next((limit for limit in limits if limit not in NO_LIMIT), "")
         if limit and (name in chosen if chosen else fields["Default"] == "YES"):
             what = f"the time limit {limit} of the partition {name}"
-            check_limit(what, seconds_of(limit), resources.grace)
+            submission.check_limit(what, submission.seconds_of(limit), resources.grace)
 
 
 LISTING_S = 5.0  # between two questions to Slurm, for all jobs together; until it is asked again
@@ -113,7 +111,7 @@ def slurm_executor(resources: Resources) -> Iterator["SlurmExecutor"]:
         raise UserError(
             f"Slurm's command {program} is not on PATH: run this on a machine that submits jobs"
         )
-    sbatch_options(resources)
+    submission.sbatch_options(resources)
     if not resources.time:
         check_partition_limits(resources)
     yield SlurmExecutor(resources)
@@ -132,7 +130,7 @@ class SlurmTicket:
     """
 
     number: str
-    files: SlurmFiles
+    files: submission.SlurmFiles
     is_waiting: bool = True
     note: str = ""
     reason: str = ""
@@ -156,9 +154,9 @@ class SlurmExecutor:
     def submit(self, words: Sequence[str], folder: Path) -> SlurmTicket:
         if time.monotonic() < self._submit_s:
             raise ExecutorBusy
-        files = SlurmFiles(folder.resolve() / FOLDER)
+        files = submission.SlurmFiles(folder.resolve() / submission.FOLDER)
         try:
-            number = submit_job(files, words, self.resources)
+            number = submission.submit_job(files, words, self.resources)
         except commands.SlurmBusy as error:
             self._submit_s = time.monotonic() + LISTING_S
             self._warn("submitting", str(error))

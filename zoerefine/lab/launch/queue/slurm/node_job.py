@@ -5,32 +5,92 @@
 - SIGINT is the user's wish to stop: the launch stops with a checkpoint, and the job ends.
 - SIGTERM is preemption, `scancel`, or the limit itself. Slurm sends it to every process of the job,
   so the training has it, too; Slurm decides whether the job is queued again.
+
+A job on several nodes runs its script on node 0, with the launch that has the run, and from there a
+step (srun) that runs the launcher on each other node. Only the launch on node 0 is asked to stop;
+it passes this on (`launch/process/nodes.py`). A node that dies ends the whole job, which Slurm puts
+back in its queue.
 """
 
 import json
 import os
+import re
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
 
-from zoerefine.lab.launch.process.child import ONLY
+from zoerefine.lab.launch.process.child import ONLY, NodePlace
 from zoerefine.lab.launch.process.nodes import NODE_LOST
 from zoerefine.lab.launch.queue.executor import JobOutcome, LaunchProcess
-from zoerefine.lab.launch.queue.slurm.commands import SlurmError, requeue
-from zoerefine.lab.launch.queue.slurm.other_nodes import OtherNodes, first_place
-from zoerefine.lab.launch.queue.slurm.submission import SlurmFiles
+from zoerefine.lab.launch.queue.slurm.commands import SlurmError, requeue, run_slurm
+from zoerefine.lab.launch.queue.slurm.submission import NODE_PROGRAM, SlurmFiles
 
 POLL_S = 0.1
 MARGIN_S = 10.0  # before the limit, in which a job that did not stop is killed and queued again
 TERM_WAIT_S = 2.0
 TIME_LIMIT = 124
+ENDING_S = 100.0  # for node 0 to end after the others, and for them to end after it
+ADDRESS = re.compile(r"\bNodeAddr=(\S+)")
 
 
 def main() -> int:
-    """Run the job of the folder that is the only argument; returns its exit code."""
-    return NodeJob(SlurmFiles(Path(sys.argv[1])), os.environ["SLURM_JOB_ID"]).run()
+    """Run the job of a folder, the first argument; with its group, its launch on another node."""
+    files = SlurmFiles(Path(sys.argv[1]))
+    if len(sys.argv) > 2:
+        return run_other(files, sys.argv[2])
+    return NodeJob(files, os.environ["SLURM_JOB_ID"]).run()
+
+
+def first_place(number: str, nodes: int) -> NodePlace:
+    """The place of the node that runs the script of a job."""
+    group = f"{number}-{os.environ.get('SLURM_RESTART_COUNT', '0')}"
+    return NodePlace(group, 0, nodes, node_address())
+
+
+def node_address() -> str:
+    """How other nodes reach this one: as Slurm's daemons do."""
+    name = os.environ.get("SLURMD_NODENAME", os.uname().nodename)
+    try:
+        found = ADDRESS.search(run_slurm("scontrol", "--oneliner", "show", "node", name))
+    except SlurmError:
+        found = None
+    return found[1] if found else name
+
+
+class OtherNodes:
+    """The step that runs the launches on all nodes but the first."""
+
+    def __init__(self, files: SlurmFiles, place: NodePlace) -> None:
+        others = place.nodes - 1
+        command = ["srun", "--relative=1", f"--nodes={others}", f"--ntasks={others}"]
+        command += ["--ntasks-per-node=1", f"--cpus-per-task={os.environ['SLURM_CPUS_PER_TASK']}"]
+        command += ["--kill-on-bad-exit=0", sys.executable, "-P", "-m", NODE_PROGRAM]
+        self._step = subprocess.Popen(
+            [*command, str(files.folder), place.group], stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        self._ended_s = 0.0
+
+    def wanted_stops(self) -> int:
+        """How often to stop node 0's launch, because it goes on although the others have failed.
+
+        Where they have succeeded it may go on: rank 0 often evaluates alone, or collects files.
+        """
+        if not self._step.poll():  # they run, or have succeeded
+            return 0
+        self._ended_s = self._ended_s or time.monotonic()
+        return min(2, int((time.monotonic() - self._ended_s) / ENDING_S))
+
+    def wait(self, seconds: float = ENDING_S) -> None:
+        """Wait for the other launches after node 0's has ended; end what does not."""
+        try:
+            self._step.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._step.kill()
+            self._step.wait()
 
 
 class NodeJob:
@@ -111,6 +171,18 @@ class NodeJob:
                     return
                 reason = f"{why}, and it cannot be queued again: {error}"
         self.files.write_outcome(self.number, JobOutcome(TIME_LIMIT, reason, True))
+
+
+def run_other(files: SlurmFiles, group: str) -> int:
+    """Run the launch of one other node; returns its exit code."""
+    # Slurm sends it to every process of the job, so the training has it, too.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    job = json.loads(files.job_file.read_text(encoding="utf-8"))
+    place = NodePlace(group, int(os.environ["SLURM_PROCID"]) + 1, job["nodes"])
+    launch = LaunchProcess(job["words"], ignores_sigterm=True, place=place)
+    outcome = launch.wait()
+    print(launch.messages(), file=sys.stderr, flush=True)
+    return outcome.code
 
 
 if __name__ == "__main__":
