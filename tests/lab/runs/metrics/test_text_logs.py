@@ -168,6 +168,47 @@ def test_rows_of_one_step_and_other_parts_are_not_taken_for_one_series(run, part
     assert f"rows of step 0 differ in {next(iter(part))} (" in fault and "acc is not read" in fault
 
 
+@pytest.mark.parametrize(
+    "name, text, part",
+    [
+        ("left/cv.csv", "fold,acc\n0,.9\n1,.6\nmean,.75\nstd,.15\n", "fold (0, 1)"),
+        ("left/cv.csv", "dataset,acc\na,.9\nb,.6\n", "dataset (a, b)"),
+        ("left/cv.csv", "class,acc\ncar,.9\nroad,.6\n", "class (car, road)"),
+        ("left/cv.csv", ",acc\n0,.9\n1,.6\nmean,.75\n", "the first column (a number, mean)"),
+        ("left/cv.csv", ",acc\ncount,2\nmean,.75\n", "the first column (count, mean)"),
+        ("left/cv.jsonl", '{"fold": 0, "acc": 0.9}\n{"fold": 1, "acc": 0.6}\n', "fold (0, 1)"),
+    ],
+)
+def test_rows_without_a_step_of_other_parts_are_no_series(run, name, text, part):
+    run.write(name, text)
+    metrics = read_metrics(run)
+    assert not metrics.final
+    (fault,) = metrics.faults
+    assert f"rows without a step differ in {part}" in fault and "acc" in fault
+
+
+def test_an_index_of_numbers_or_times_and_a_metric_called_like_a_part_are_no_parts(run):
+    run.write("left/history.csv", "class,acc\n0.5,0.5\n0.25,0.75\n")
+    assert points(run, "class") == {1: 0.5, 2: 0.25}
+    run.write("left/history.csv", ",acc\n0,0.5\n1,0.75\n")
+    assert points(run, "acc") == {1: 0.5, 2: 0.75}
+    run.write("left/history.csv", ",acc\n2026-11-01,0.5\n2026-11-02,0.75\n")
+    assert points(run, "acc") == {1: 0.5, 2: 0.75}
+
+
+def test_a_row_of_json_without_a_step_is_of_the_step_before(run):
+    rows = [{"step": 1000, "acc": 0.5}, {"step": 2000, "acc": 0.6}, {"acc": 0.62, "test": 0.7}]
+    for name in ("metrics.jsonl", "left/log.jsonl"):
+        write_rows(run, name, rows)
+        assert points(run, "acc") == {1000: 0.5, 2000: 0.62}
+        assert points(run, "test") == {2000: 0.7}
+        (run.path / name).unlink()
+    first = (1, 1, 0.1), (1, 2, 0.2), (2, 1, 0.3), (2, 2, 0.4)
+    rows = [{"epoch": epoch, "iter": step, "acc": acc} for epoch, step, acc in first]
+    write_rows(run, "metrics.jsonl", [*rows, {"acc": 0.5}])
+    assert points(run, "acc") == {1: 0.2, 2: 0.5}
+
+
 @pytest.mark.parametrize("name", ["left/log.csv", "metrics.jsonl"])
 def test_rows_that_come_again_after_a_resume_are_one_series(run, name):
     rows = [

@@ -136,11 +136,14 @@ class CsvLog(MetricLog):
         phase = columns.phase(row)
         prefix = f"{phase}." if phase else ""
         part, epoch = part_of(row, phase), columns.epoch_of(row)
+        if (label := row.get("")) and next(iter(row)) == "":  # of a row of a pandas.DataFrame
+            part["the first column"] = "a number" if ODD_NUMBER.match(label) else label
         for column, name in columns.metrics.items():
             value = parse_number(row[column] or "")
             if value is not None:
                 own_part = {} if column in part else part
-                self.add_counted(prefix + name, step, epoch, value, own_part)
+                has_step = self.has_steps
+                self.add_counted(prefix + name, step, epoch, value, own_part, has_step)
                 read.setdefault(column, set()).add(prefix + name)
             elif ODD_NUMBER.match(text := (row[column] or "").strip()):
                 odd.setdefault(column, []).append((text, line))

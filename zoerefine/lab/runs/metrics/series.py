@@ -18,7 +18,8 @@ Points = dict[float, float]
 NAMED = 3  # metrics in a message
 # Columns and keys that say which part of a training a row is of, also by a number.
 PARTS = (*("phase", "split", "mode", "fold", "seed", "rank", "worker", "trial", "run"),
-         *("dataset", "subset", "task"))  # fmt: skip
+         *("dataset", "subset", "task", "class", "category", "scene", "sequence", "subject"),
+         *("model", "method"))  # fmt: skip
 PART_TYPES = (str, int, float)
 
 # Columns and keys that count steps, the preferred one first. None of them is a metric.
@@ -153,15 +154,18 @@ class MetricLog:
         epoch: float | None,
         value: float,
         part: Mapping[str, str],
+        has_step: bool,
     ) -> None:
         """Record one value of a row that may also state its epoch, and its part of the training.
 
         Args:
             part: of `part_of`. Values of several parts at one step are no series.
+            has_step: the step is stated, not counted.
         """
         epoch = None if epoch is None or math.isnan(epoch) else epoch
         one = self.counted[name]
-        if one.is_mixed or (part and self._is_mixed(name, (step, epoch), value, part)):
+        at = (step if has_step else math.inf, epoch)
+        if one.is_mixed or (part and self._is_mixed(name, at, value, part)):
             return
         if epoch is not None:
             one.by_epoch[epoch] = value
@@ -190,11 +194,13 @@ class MetricLog:
         differ = [key for key in part if before.get(key, part[key]) != part[key]]
         if not differ or same_number(known, value):
             return False
-        self.points.pop(name, None)
-        self.counted[name] = CountedMetric(is_mixed=True)
-        mixed = sorted(name for name, one in self.counted.items() if one.is_mixed)
+        for one in (name, *differ):
+            self.points.pop(one, None)
+            self.counted[one] = CountedMetric(is_mixed=True)
+        mixed = sorted(k for k, v in self.counted.items() if v.is_mixed and k not in differ)
+        step = "without a step" if at[0] == math.inf else f"of step {at[0]:g}"
         self.faults["parts"] = (
-            f"rows of step {at[0]:g} differ in {differ[0]} ({before[differ[0]]}, "
+            f"rows {step} differ in {differ[0]} ({before[differ[0]]}, "
             f"{part[differ[0]]}), so {first_few(mixed, NAMED)} "
             f"{'is' if len(mixed) == 1 else 'are'} not read: "
             "write a file for each part, or its name in a column split"
@@ -210,7 +216,12 @@ def part_of(row: Mapping[str, Any], phase: str) -> dict[str, str]:
     """
     parts = (name for name in row if _names_part(name))
     found = {name: str(row[name]).strip() for name in parts if isinstance(row[name], PART_TYPES)}
-    return {name: text for name, text in found.items() if text and text != phase}
+    return {
+        name: text
+        for name, text in found.items()
+        # A number with decimals is a metric of that name.
+        if text and text != phase and not (parse_number(text) or 0) % 1
+    }
 
 
 @cache  # every row of a log has the same names

@@ -94,14 +94,21 @@ class JsonLog(LineLog):
         is_appended: whether a job that is started again only appends. If not, rows without a step
             all count.
         lines_before: lines before the job's last start.
+        last: step and epoch of the last row that states its step.
     """
 
     is_appended: bool = True
     lines_before: int = 0
+    last: tuple[float, float | None] | None = None
 
     @property
     def kind(self) -> Kind:
         return Kind.ROWS
+
+    def begin_attempt(self) -> None:
+        """As of any log; the steps of the attempt before are not those of its rows."""
+        super().begin_attempt()
+        self.last = None
 
     def update(self, ended: bool) -> None:
         """Read the new rows."""
@@ -119,18 +126,21 @@ class JsonLog(LineLog):
                 self.faults["line"] = f"line {self.reader.number} is not a JSON object"
 
     def _add_row(self, row: dict[str, Any], is_earlier: bool) -> None:
-        step = step_of(row)
-        if step is None and is_earlier:
+        stated = step_of(row)
+        if stated is None and is_earlier:
             return
-        step = self.reader.number - self.lines_before if step is None else step
+        if stated is not None:
+            is_finer = any(as_number(row.get(name)) is not None for name in STEP_NAMES[:-1])
+            self.last = stated, as_number(row.get(EPOCH)) if is_finer else None
+        step, epoch = self.last or (self.reader.number - self.lines_before, None)
         phase = next((row[name] for name in PHASES if isinstance(row.get(name), str)), "")
-        prefix = f"{phase}." if phase else ""
-        is_finer = any(as_number(row.get(name)) is not None for name in STEP_NAMES[:-1])
-        epoch, part = as_number(row.get(EPOCH)) if is_finer else None, part_of(row, phase)
+        prefix, part = f"{phase}." if phase else "", part_of(row, phase)
         for name, value in row.items():
             number = as_number(value)
             if number is not None and name not in STEP_NAMES and not isnan(step):
-                self.add_counted(prefix + name, step, epoch, number, {} if name in part else part)
+                own_part = {} if name in part else part
+                has_step = self.last is not None
+                self.add_counted(prefix + name, step, epoch, number, own_part, has_step)
 
 
 # Files of JSON objects, one a line: scalars.json of MMLab, metrics.json of detectron2, any .jsonl.
