@@ -108,8 +108,10 @@ METRICS = Registry(
 )
 SELECTION_METRIC = "abs_rel"  # of METRICS: it chooses the best checkpoint; lower is better
 # The names of our own runs' metrics that are better where they are higher.
-HIGHER_IS_BETTER = re.compile(r"(val|test)\.(.+\.)?(delta[123]|boundary_f1)|(train\.)?images_per_s")
-BEST_AT = re.compile(r"(val|test)\.(.+\.)?coverage(90)")  # percent
+HIGHER_IS_BETTER = re.compile(
+    r"(val|test)(_scenes)?\.(.+\.)?(delta[123]|boundary_f1)|(train\.)?images_per_s"
+)
+BEST_AT = re.compile(r"(val|test)(?:_scenes)?\.(.+\.)?coverage(90)")  # percent
 
 
 def is_maximized(metric: str, asked: bool) -> bool:

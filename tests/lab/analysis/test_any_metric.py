@@ -7,7 +7,7 @@ import pytest
 from tests.tables import csv_rows
 from zoerefine.api import load_runs
 from zoerefine.base.errors import UserError
-from zoerefine.base.registries import HIGHER_IS_BETTER, METRICS
+from zoerefine.base.registries import HIGHER_IS_BETTER, METRICS, is_maximized
 from zoerefine.base.run_dir import RunDir
 from zoerefine.cli import main
 from zoerefine.lab.analysis.analyze import analyze
@@ -206,6 +206,28 @@ def test_verdicts_follow_the_direction(foreign, tmp_path):
         names, (row,) = compared(tmp_path / "runs", "acc", maximize)
         assert names[0] == row["first"] == first
         assert (row["verdict"], float(row["probability"])) == ("the first is better", 1)
+
+
+@pytest.mark.parametrize("scenes", ["val.", "test.", "val.scenes.a.", "test_scenes.a.b."])
+def test_the_direction_of_our_own_metrics_is_known_by_scene_too(scenes):
+    assert is_maximized(f"{scenes}refined.delta1", False)
+    assert not is_maximized(f"{scenes}refined.abs_rel", False)
+    with pytest.raises(UserError, match=r"is best at 0\.90"):
+        is_maximized(f"{scenes}refined.coverage90", False)
+
+
+def test_metrics_that_are_nearly_zero_are_printed_with_an_exponent(foreign, tmp_path, capsys):
+    for seed in range(3):
+        foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"mse": 3e-6 + seed * 1e-8}])
+        foreign(f"b{seed}", {"LR": 2, "SEED": seed}, [{"mse": 4e-6 + seed * 1e-8}])
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["mse"])
+    said = capsys.readouterr().err
+    assert "mse 3.01e-06 " in said and "difference of the means -1.00e-06, 95% inter" in said
+    table = (tmp_path / "out/tables.md").read_text().replace("\\", "")
+    assert "3.01e-06 \N{PLUS-MINUS SIGN} 2.48e-08" in table
+    assert "\N{MINUS SIGN}1.00e-06 [" in table or "+1.00e-06 [" in table
+    assert main(["diff", str(tmp_path / "runs/a0"), str(tmp_path / "runs/b0")]) == 0
+    assert "mse: 3.0000e-06 -> 4.0000e-06 (+1.0000e-06)" in capsys.readouterr().out
 
 
 def test_overrides_arguments_and_seed_key_are_settings(foreign, tmp_path):

@@ -112,6 +112,13 @@ def _distinct_end(value: Any, values: Sequence[Any]) -> str:
     return short if len(alike) == 1 else shortened(f"...{text[begin:].lstrip()}")
 
 
+def metric_text(value: float, decimals: int = 4, sign: str = "") -> str:
+    """A metric's value with as many decimals; with an exponent where they would be zeros."""
+    if 0 < abs(value) < 10 ** (1 - decimals):
+        return f"{value:{sign}.{decimals - 2}e}"
+    return f"{value:{sign}.{decimals}f}"
+
+
 def format_value(value: Any, digits: int = 2) -> str:
     """A setting in a few characters."""
     return shortened(full_text(value, digits))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.files.atomic import write_text
-from zoerefine.lab.analysis.group_names import shortened
+from zoerefine.lab.analysis.group_names import metric_text, shortened
 from zoerefine.lab.analysis.groups import Cost, Measure, RunGroup, front_of_means, group_costs
 from zoerefine.lab.analysis.pictures.captions import (
     Label,
@@ -210,7 +210,7 @@ def draw_finals(axis: Any, groups: Colored, measure: Measure, layout: Layout) ->
         if group.interval:
             axis.plot(group.interval, [row, row], color=color, linewidth=2)
         name = shortened(group.label, 2 * layout.name_length)
-        axis.annotate(f"{name}  {group.mean:.4f}", (0, row), xytext=(3, 8),
+        axis.annotate(f"{name}  {metric_text(group.mean)}", (0, row), xytext=(3, 8),
                       xycoords=axis.get_yaxis_transform(), textcoords="offset points",
                       fontsize="small", color=color, bbox=BACKING)  # fmt: skip
     axis.set_yticks([])

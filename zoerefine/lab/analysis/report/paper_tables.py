@@ -6,6 +6,7 @@ from pathlib import Path
 from unicodedata import category
 
 from zoerefine.base.files.atomic import write_text
+from zoerefine.lab.analysis.group_names import metric_text
 from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable_note
 from zoerefine.lab.analysis.statistics.comparisons import Difference
 from zoerefine.lab.analysis.statistics.significance import CONFIDENCE, ENOUGH_RUNS, ESTIMATOR
@@ -77,9 +78,9 @@ def paper_table(
 def mean_text(group: RunGroup) -> str:
     """The mean with half its interval, with two digits of the latter."""
     if group.interval is None:
-        return f"{group.mean:.4f}"
+        return metric_text(group.mean)
     half = (group.interval[1] - group.interval[0]) / 2
-    return f"{group.mean:.4f} \N{PLUS-MINUS SIGN} {half:.4f}"
+    return f"{metric_text(group.mean)} \N{PLUS-MINUS SIGN} {metric_text(half)}"
 
 
 def comparison_texts(
@@ -104,7 +105,7 @@ def comparison_texts(
 
 def signed(value: float) -> str:
     """A difference with its sign."""
-    return f"{value:+.4f}".replace("-", MINUS)
+    return f"{MINUS if value < 0 else '+'}{metric_text(abs(value))}"
 
 
 def caption(beside: RunGroup | None, measure: Measure, groups: int) -> str:

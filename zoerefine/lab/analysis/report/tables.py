@@ -10,6 +10,7 @@ from typing import Any
 from zoerefine.base import registries
 from zoerefine.base.errors import counted
 from zoerefine.base.files.atomic import replacing
+from zoerefine.lab.analysis.group_names import metric_text
 from zoerefine.lab.analysis.groups import (
     Measure,
     RunGroup,
@@ -257,9 +258,9 @@ def unread_lines(groups: Sequence[RunGroup]) -> list[str]:
 def best_line(best: RunGroup, groups: Sequence[RunGroup], measure: Measure) -> str:
     """The best group beside the pseudo depth."""
     pseudo = pseudo_mean(best, measure)
-    before = "" if pseudo is None else f"; the {pseudo_label(groups)} has {pseudo:.4f}"
+    before = "" if pseudo is None else f"; the {pseudo_label(groups)} has {metric_text(pseudo)}"
     seeds = f"{ESTIMATOR}, {len(best.scores)} seeds" if len(best.scores) > 1 else "one seed"
-    value = f"{measure.label} {best.mean:.4f}"
+    value = f"{measure.label} {metric_text(best.mean)}"
     return f"Best{measure.on_place}: {best.label}, {value} ({seeds}){before}."
 
 
@@ -275,9 +276,10 @@ def with_best(differences: Sequence[Difference], scored: Sequence[RunGroup]) -> 
 
 def comparison_line(found: Difference, measure: Measure) -> str:
     """Two groups in a sentence."""
-    parts = [f"difference of the means {found.difference:+.4f}"]
+    parts = [f"difference of the means {metric_text(found.difference, sign='+')}"]
     if found.interval:
-        parts.append("95% interval {:+.4f} to {:+.4f}".format(*found.interval))
+        low, high = (metric_text(bound, sign="+") for bound in found.interval)
+        parts.append(f"95% interval {low} to {high}")
     if found.probability is not None:
         parts.append(f"{measure.better} in {found.probability:.0%} of the pairs of runs")
     if found.scenes:

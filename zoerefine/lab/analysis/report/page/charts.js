@@ -116,7 +116,7 @@ function learningCurves(data) {
   const pseudo = levels.reduce((sum, value) => sum + value, 0) / levels.length;
   const isNear = pseudo > y.low - span && pseudo < y.high + span;
   const described = data.curves.map(({ name, values: all }) =>
-    `${name}: from ${all[0].toFixed(4)} to ${all.at(-1).toFixed(4)}`);
+    `${name}: from ${shown(all[0])} to ${shown(all.at(-1))}`);
   let paths = [];
   const highlight = (number) => {
     paths.forEach((path, i) => {
