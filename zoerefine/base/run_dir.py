@@ -17,13 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import (
-    HALF_WRITTEN,
-    create_ignored_folder,
-    read_regular_file,
-    remove_half_written,
-    write_json,
-)
+from zoerefine.base.files import atomic
 from zoerefine.base.files.file_lock import Wait, is_locked, is_open_at, writer_lock
 
 # Environment variables that a launcher sets for its job: the run directory, the user's folder,
@@ -125,7 +119,7 @@ class RunDir:
         Raises `UserError` where it cannot be created.
         """
         try:
-            create_ignored_folder(self.path.parent.parent)
+            atomic.create_ignored_folder(self.path.parent.parent)
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{self.path} cannot be created: {error.strerror}") from None
@@ -157,7 +151,7 @@ class RunDir:
         started = now if running else self.status().started
         ended = 0.0 if running else now
         status = Status(state, reason, started, ended, os.getpid(), socket.gethostname())
-        write_json(self.status_file, asdict(status))
+        atomic.write_json(self.status_file, asdict(status))
 
     def read_json(self, path: Path) -> dict[str, Any]:
         """One of the run's JSON files. Raises `UserError` where it is missing or damaged."""
@@ -187,7 +181,7 @@ class RunDir:
         path = self.weights_digest_file
         try:
             with damage_named(path):
-                return read_regular_file(path, LARGEST_DIGESTS).decode().split()
+                return atomic.read_regular_file(path, LARGEST_DIGESTS).decode().split()
         except FileNotFoundError:
             return []
 
@@ -240,7 +234,7 @@ class RunDir:
         self.create()
         with writer_lock(self.lock_file, writer, wait) as descriptor:
             for folder in (self.path, self.checkpoints):
-                remove_half_written(folder.glob(HALF_WRITTEN), OWN_FILE)
+                atomic.remove_half_written(folder.glob(atomic.HALF_WRITTEN), OWN_FILE)
             yield descriptor
 
     @contextmanager

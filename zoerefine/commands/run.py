@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING
 from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import UserError
 from zoerefine.base.progress import is_quiet
-from zoerefine.commands.options import (
-    CommandParser,
-    add_executor_options,
-    add_job_options,
-    add_shared,
-    existing_config,
-    job_of,
-    notifying,
-    parsed,
-    resources_of,
-)
+from zoerefine.commands import options
 from zoerefine.lab.launch.git.mirror import home_folder
 from zoerefine.lab.launch.housekeeping import (
     clean,
@@ -63,7 +53,7 @@ exit code: the job's own; 2: the launch was refused, the message says why; 130: 
 
 def main(argv: Sequence[str]) -> int:
     """Launch a job or a queue of jobs; the exit code is the job's."""
-    args, arguments = parsed(parser(), argv)
+    args, arguments = options.parsed(parser(), argv)
     home = home_folder(args.home)
     if args.list or args.clean:
         if args.clean:
@@ -82,11 +72,11 @@ def main(argv: Sequence[str]) -> int:
     args.ref = args.ref or (args.commits or [args.branch])[0]
     if not args.ref:
         raise UserError("--commit is missing: give a hash, a tag or a branch")
-    job = job_of(args, arguments)
-    cluster = args.executor != "local" or resources_of(args) != NO_RESOURCES
+    job = options.job_of(args, arguments)
+    cluster = args.executor != "local" or options.resources_of(args) != NO_RESOURCES
     if args.commits or args.configs or args.seeds or cluster:
         return queue(args, job, home)
-    with notifying(args.notify, "launch") as ending:
+    with options.notifying(args.notify, "launch") as ending:
         run, code = launch(job, args.runs, home, args.once_more, args.planned)
         ending.run, ending.code, ending.message = run.path, code, run.status().reason
     if code and (is_quiet() or job.processes > 1):  # after torchrun's report, or instead of all
@@ -97,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """All options; older spellings have the same meaning."""
-    made = CommandParser(
+    made = options.CommandParser(
         "zoerefine run",
         "Run a job from a git commit and a config. The commit is checked out into a "
         "workspace, so your working tree is not used and may change meanwhile. The same command "
@@ -105,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
         EPILOG,
         USUAL,
     )
-    add_job_options(made.add_argument_group("the job"))
+    options.add_job_options(made.add_argument_group("the job"))
     many = made.add_argument_group("several jobs: every combination of commits, configs and seeds")
     add = many.add_argument
     add("--commits", type=listed, metavar="A,B,...", help="commits, tags or branches")
@@ -117,8 +107,8 @@ def parser() -> argparse.ArgumentParser:
         help="the metric that the table shows of each job (default: the first ones)")  # fmt: skip
     add("--parallel", type=positive, default=0, metavar="N",
         help="run N jobs at a time (default: 1; with slurm all at once)")  # fmt: skip
-    add_executor_options(many)
-    add_shared(made, "--notify", "--quiet")
+    options.add_executor_options(many)
+    options.add_shared(made, "--notify", "--quiet")
     made.add_argument("--planned", type=Path, help=argparse.SUPPRESS)  # by a queue
     add = made.add_argument_group("disk space").add_argument
     add("--list", action="store_true",
@@ -164,13 +154,13 @@ def queue(args: argparse.Namespace, job: Job, home: Path) -> int:
     from zoerefine.lab.launch.queue.job_queue import make_queue, run_queue
 
     commits = args.commits or [job.ref]
-    configs = [existing_config(str(name)) for name in args.configs or [job.config]]
-    with notifying(args.notify, "queue") as ending:
+    configs = [options.existing_config(str(name)) for name in args.configs or [job.config]]
+    with options.notifying(args.notify, "queue") as ending:
         jobs = make_queue(job, commits, configs, args.seeds or [], args.runs, home, args.once_more)
         for one in jobs:
             one.metric = args.metric
         agreed = agreed_settings([one.cluster for one in jobs]) if args.executor != "local" else {}
-        resources = resources_of(args, agreed)
+        resources = options.resources_of(args, agreed)
         if job.processes % resources.nodes:
             raise UserError(
                 f"--processes {job.processes} cannot be divided among --nodes {resources.nodes}: "

@@ -16,14 +16,7 @@ from collections.abc import Iterator
 from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.base.config.data_keys import (
-    AugmentKeys,
-    CacheKeys,
-    DataKeys,
-    LoaderKeys,
-    PointKeys,
-    RunKeys,
-)
+from zoerefine.base.config import data_keys
 from zoerefine.base.config.declare import MOST_SEED, Key, KeyGroup, group, key
 from zoerefine.base.config.study_keys import ClusterKeys, StudyKeys
 from zoerefine.base.config.training_keys import LossKeys, ModelKeys, TrainKeys
@@ -39,12 +32,12 @@ class Config(KeyGroup):
         SEARCH: Any
 
     SEED: int = key(Integer(0, MOST_SEED), 0, "random seed of everything")
-    RUN: RunKeys = group()
-    DATA: DataKeys = group()
-    CACHE: CacheKeys = group()
-    LOADER: LoaderKeys = group()
-    AUGMENT: AugmentKeys = group()
-    POINTS: PointKeys = group()
+    RUN: data_keys.RunKeys = group()
+    DATA: data_keys.DataKeys = group()
+    CACHE: data_keys.CacheKeys = group()
+    LOADER: data_keys.LoaderKeys = group()
+    AUGMENT: data_keys.AugmentKeys = group()
+    POINTS: data_keys.PointKeys = group()
     MODEL: ModelKeys = group()
     LOSS: LossKeys = group()
     TRAIN: TrainKeys = group()

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.errors import UserError, first_few
+from zoerefine.base.files import images
 from zoerefine.base.files.atomic import (
     HALF_WRITTEN,
     JSON_MARK,
@@ -31,14 +32,6 @@ from zoerefine.base.files.atomic import (
     write_json,
 )
 from zoerefine.base.files.file_lock import lock, try_lock
-from zoerefine.base.files.images import (
-    decode_values,
-    file_bytes,
-    png_is_intact,
-    png_text,
-    write_bytes,
-    write_png,
-)
 from zoerefine.base.progress import say, warn
 from zoerefine.depth.data.depth_codec import SCALE, ZOE_UNIT_M
 from zoerefine.depth.data.networks.source import FILE as PSEUDO_SOURCE_FILE
@@ -115,10 +108,10 @@ class ResultFolder:
         these inputs: another program has replaced it.
         """
         path = self.picture(folder, name)
-        data = file_bytes(path)
-        if not self.files(name, inputs)[path].items() <= png_text(io.BytesIO(data)).items():
+        data = images.file_bytes(path)
+        if not self.files(name, inputs)[path].items() <= images.png_text(io.BytesIO(data)).items():
             raise UserError(f"{path} was replaced after it was made: start this command again")
-        return decode_values(data, str(path))
+        return images.decode_values(data, str(path))
 
     def write(self, name: str, inputs: str, rgb: np.ndarray, outputs: Sequence[np.ndarray]) -> None:
         """Write the files of a frame. Raises `UserError` where another program's file is there.
@@ -142,10 +135,12 @@ class ResultFolder:
             if path.suffix == ".ply":
                 assert self.camera
                 camera = self.camera(name).camera(*depth_u16.shape)
-                write_bytes(path, ply(depth_u16 * np.float32(ZOE_UNIT_M), rgb, camera, provenance))
+                images.write_bytes(
+                    path, ply(depth_u16 * np.float32(ZOE_UNIT_M), rgb, camera, provenance)
+                )
             else:
                 is_depth = path == self.picture(DEPTH, name)
-                write_png(path, depth_u16 if is_depth else outputs[1], provenance)
+                images.write_png(path, depth_u16 if is_depth else outputs[1], provenance)
 
     def write_outputs_file(self) -> None:
         """State the origin of the files, and what their values are, for programs that read them."""
@@ -173,7 +168,7 @@ class ResultFolder:
         folder, others = self.root / DEPTH, []
         for path in sorted(folder.rglob("*.png")):
             name = str(path.relative_to(folder).with_suffix(""))
-            if name not in done and BUNDLE in (text := png_text(path)):
+            if name not in done and BUNDLE in (text := images.png_text(path)):
                 expected = {BUNDLE: self.bundle}
                 expected |= {INPUTS: left_out[name]} if name in left_out else {}
                 if not expected.items() <= text.items():
@@ -308,7 +303,7 @@ def check_writable(folder: Path) -> None:
 def has_provenance(path: Path, provenance: Provenance) -> bool:
     """Whether a file is whole and has this text."""
     if path.suffix == ".png":
-        return provenance.items() <= png_text(path).items() and png_is_intact(path)
+        return provenance.items() <= images.png_text(path).items() and images.png_is_intact(path)
     return is_whole_ply(path, provenance)
 
 

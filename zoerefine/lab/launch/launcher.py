@@ -16,18 +16,12 @@ from zoerefine.base.files.file_lock import Wait
 from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import ATTEMPT, NODE, RunDir
+from zoerefine.lab.launch import job_module
 from zoerefine.lab.launch.environment import job_python
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.commands import commit_tree
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.job import GIB, LIMIT_BYTES, Job, recorded_options
-from zoerefine.lab.launch.job_module import (
-    check_origin,
-    is_script,
-    job_program,
-    job_words,
-    library_facts,
-)
 from zoerefine.lab.launch.plan import LaunchPlan, handed_over, make_plan, next_execution
 from zoerefine.lab.launch.process import child
 from zoerefine.lab.launch.process.nodes import NODE_LOST, FirstNode, OtherNode
@@ -107,7 +101,7 @@ def start(
         place = stack.enter_context(workspace(*source, own.path))
         environment = (plan.job.environment, place.folder, plan.version, plan.home)
         python = stack.enter_context(job_python(*environment))
-        program = job_program(plan.job.module, place.folder)
+        program = job_module.job_program(plan.job.module, place.folder)
         folder = working_folder(plan.job, place.folder, run)
         variables = job_environment(place.folder, run, plan.seed, plan.job.caller, python)
         variables |= import_variables(plan.job.cwd, place.folder, program)
@@ -118,14 +112,14 @@ def start(
         if recorded is not None:
             set_again(variables, recorded)
         origin = (folder, variables, place.folder, plan.job.environment)
-        check_origin(program, python, *origin)
-        found = library_facts(place.folder, variables, python)
+        job_module.check_origin(program, python, *origin)
+        found = job_module.library_facts(place.folder, variables, python)
         meeting = node.meet(attempts(own) + 1)
         variables[ATTEMPT] = str(meeting.attempt)
         start_words = child.job_command(python, program, node.processes, meeting.words)
         in_place = plan.included.place
         config = place.folder / in_place if in_place else own.path / plan.input_name
-        command = [*start_words, *job_words(plan.job, config)]
+        command = [*start_words, *job_module.job_words(plan.job, config)]
         found |= {"variables": deciding_variables(variables, plan.job.record_env)}
         record(plan, node, place.folder, python, command, meeting.attempt, found)
         left.place_files(own.path / plan.input_name, plan.included, plan.inputs, place.folder)
@@ -165,7 +159,7 @@ def node_of(run: RunDir, processes: int) -> child.OneNode:
 
 def working_folder(job: Job, workspace: Path, run: RunDir) -> Path:
     """The folder that a job starts in."""
-    script = workspace / Path(job.module).parent if is_script(job.module) else workspace
+    script = workspace / Path(job.module).parent if job_module.is_script(job.module) else workspace
     folders = {"workspace": workspace, "script": script, "caller": job.caller, "run": run.path}
     return folders[job.cwd]
 

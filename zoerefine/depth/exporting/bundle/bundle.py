@@ -17,13 +17,7 @@ from zoerefine.base.files.atomic import read_regular_file, replacing
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import ENGINE, RunDir
-from zoerefine.depth.exporting.bundle.containers import (
-    LENGTH,
-    Container,
-    container_of,
-    intact_digest,
-    seal,
-)
+from zoerefine.depth.exporting.bundle import containers
 from zoerefine.depth.exporting.bundle.manifest import check_fields, plain
 from zoerefine.depth.exporting.bundle.trust import is_trusted, require_trust, trust
 from zoerefine.depth.exporting.engine import Engine, arrays_by_tensors, tensors_by_arrays
@@ -83,7 +77,7 @@ def copy_bundle(
 
 
 def write(
-    container: Container,
+    container: containers.Container,
     content: bytes,
     files: dict[str, bytes],
     manifest: dict[str, Any],
@@ -95,10 +89,10 @@ def write(
     """
     facts = {key: value for key, value in manifest.items() if key != "digest"}
     text = json.dumps(facts, indent=2).encode()
-    data = seal(container.pack(content, {**files, MANIFEST: text}))
+    data = containers.seal(container.pack(content, {**files, MANIFEST: text}))
     with replacing(path) as temporary:
         temporary.write_bytes(data)
-    return data[-LENGTH:].decode()
+    return data[-containers.LENGTH :].decode()
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
@@ -115,12 +109,12 @@ def read_bundle(path: str | Path) -> Bundle:
     path = Path(path)
     try:
         data = read_regular_file(path, MAX_BYTES)
-        container = container_of(data)
+        container = containers.container_of(data)
         text = container.read_file(data, MANIFEST) if container else None
         if container is None or text is None:
             raise UserError(f"{path} is not an engine bundle, it has no manifest: {MAKE_ONE}")
         manifest: dict[str, Any] = json.loads(text)
-        schema, digest = manifest["schema"], intact_digest(data)
+        schema, digest = manifest["schema"], containers.intact_digest(data)
         rebuild = f"build it again with `{rebuild_command(manifest, path)}`"
     except FileNotFoundError:
         raise UserError(f"there is no engine bundle {path}: {MAKE_ONE}") from None
