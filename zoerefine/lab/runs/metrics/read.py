@@ -7,7 +7,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.runs.metrics.run_logs import RunLogs, attempt_starts, attempts, known_logs
+from zoerefine.lab.runs.metrics.run_logs import RunLogs, logs_of
 from zoerefine.lab.runs.metrics.series import RunMetrics, same_number
 
 
@@ -35,8 +35,7 @@ def read_metrics(run: RunDir | Path | str, patterns: Sequence[str] = ()) -> RunM
     except UserError as error:
         recorded, fault = {}, str(error)
     patterns = (*recorded_patterns(recorded), *patterns)
-    beginnings = attempt_starts(recorded), known_logs(recorded)
-    logs = RunLogs(run, patterns, *beginnings, attempt=attempts(recorded))
+    logs = logs_of(run, patterns, recorded)
     logs.update()
     metrics = logs.metrics()
     return replace(metrics, faults=(fault, *metrics.faults)) if fault else metrics
@@ -70,10 +69,8 @@ class MetricFollower:
     _known: dict[float, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        recorded = self.run.recorded()
-        known = replace(known_logs(recorded), committed=self.committed)
-        beginnings = attempt_starts(recorded), known
-        self._logs = RunLogs(self.run, self.patterns, *beginnings, attempt=attempts(recorded))
+        self._logs = logs_of(self.run, self.patterns, self.run.recorded())
+        self._logs.known = replace(self._logs.known, committed=self.committed)
 
     def new(self) -> list[tuple[float, float]]:
         """Steps and values since the last call, in the order of the steps; values may be NaN.

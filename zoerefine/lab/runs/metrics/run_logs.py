@@ -316,22 +316,21 @@ def logs_so_far(run: RunDir) -> dict[str, tuple[int, str]]:
     }
 
 
-def attempt_starts(recorded: Mapping[str, Any]) -> Mapping[str, int]:
-    """How many bytes each of our own logs had when the job was started last."""
-    found = recorded.get("log_bytes_before")
-    pairs = found.items() if isinstance(found, dict) else ()
-    return {name: size for name, size in pairs if isinstance(size, int)}
+def logs_of(run: RunDir, patterns: Sequence[str], recorded: Mapping[str, Any]) -> RunLogs:
+    """The logs of a run, with what they had before its job was started last.
 
-
-def attempts(recorded: Mapping[str, Any]) -> int:
-    """How often a job was started; 0 where that is not known."""
-    found = recorded.get("attempt")
-    return found if isinstance(found, int) else 0
-
-
-def known_logs(recorded: Mapping[str, Any]) -> KnownLogs:
-    """What other logs had before the job's last start, and what the commit has of them."""
-    return KnownLogs(*(valid(recorded.get(name)) for name in ("logs_before", "logs_committed")))
+    Args:
+        recorded: the run's provenance.json, which says so; what has not its form is unknown.
+    """
+    starts, attempt = recorded.get("log_bytes_before"), recorded.get("attempt")
+    sizes = starts.items() if isinstance(starts, dict) else ()
+    return RunLogs(
+        run,
+        patterns,
+        {name: size for name, size in sizes if isinstance(size, int)},
+        KnownLogs(*(valid(recorded.get(name)) for name in ("logs_before", "logs_committed"))),
+        attempt if isinstance(attempt, int) else 0,
+    )
 
 
 def valid(found: Any) -> dict[str, tuple[int, str]]:
