@@ -210,19 +210,15 @@ def find_lock_file(kind: str, workspace: Path) -> Path:
 
 @contextmanager
 def job_python(kind: str, workspace: Path, version: str, home: Path) -> Iterator[Path]:
-    """Hold the job's Python interpreter.
+    """Hold the Python of a virtual environment, which is made from the commit's lock file first.
 
     Args:
-        kind: `current`, the interpreter of this process, or a name of `registries.ENVIRONMENTS`: a
-            virtual environment made from the commit's lock file.
+        kind: a name of `registries.ENVIRONMENTS`.
         version: names the workspace's files: the commit, and the digest of its changes.
 
     Raises:
         UserError: the commit has no lock file, or it cannot be installed.
     """
-    if kind == CURRENT:
-        yield Path(sys.executable)
-        return
     file = find_lock_file(kind, workspace)
     folder = environments_folder(home) / environment_name(kind, file, version)
     lock_file = Path(f"{folder}.lock")

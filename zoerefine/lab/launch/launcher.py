@@ -17,7 +17,7 @@ from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import ATTEMPT, NODE, RunDir
 from zoerefine.lab.launch import job_module
-from zoerefine.lab.launch.environment import job_python
+from zoerefine.lab.launch.environment import CURRENT, job_python
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.commands import commit_tree
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
@@ -99,8 +99,10 @@ def start(
             return 0
         source = (plan.address, plan.mirror, plan.commit, plan.changes, plan.home)
         place = stack.enter_context(workspace(*source, own.path))
-        environment = (plan.job.environment, place.folder, plan.version, plan.home)
-        python = stack.enter_context(job_python(*environment))
+        python = Path(sys.executable)
+        if (kind := plan.job.environment) != CURRENT:
+            made = job_python(kind, place.folder, plan.version, plan.home)
+            python = stack.enter_context(made)
         program = job_module.job_program(plan.job.module, place.folder)
         folder = working_folder(plan.job, place.folder, run)
         variables = job_environment(place.folder, run, plan.seed, plan.job.caller, python)
