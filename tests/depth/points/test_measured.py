@@ -57,6 +57,7 @@ def lines_of(depths, points=5, factor=0.8, seed=0):
         (["a,1,2,0"], "line 2: metres must be above 0"),
         (["a,1,2,2500"], "at most 1000, got 2500; centimetres and millimetres are not converted"),
         ([], "has no measurements"),
+        (["a,1,2,1", "a,3,4,1", "a,1.0,2,1.00"], "line 4 is the same as line 2: remove one"),
         (["a,1,2,1", "a,10,20,2,5"], "line 3 has more values than columns"),
     ],
 )
@@ -125,6 +126,15 @@ def test_another_unit_is_named(tmp_path, factor, unit):
     lines = lines_of(depths, factor=factor)
     with pytest.raises(UserError, match=f"it seems to be in {unit}; write metres"):
         calibrated(file_of(tmp_path, *lines), depths)
+
+
+def test_a_factor_like_that_of_feet_is_asked_about_once(tmp_path):
+    depths = frames()
+    path = file_of(tmp_path, *lines_of(depths, factor=0.8 / 0.3048))
+    [question, *_] = calibrated(path, depths)[1]
+    assert question.startswith(f"{path}: what was measured is 3.")
+    assert question.endswith(" times what is predicted: if it is in feet, write metres")
+    assert not calibrated(file_of(tmp_path, *lines_of(depths, factor=1.3)), depths)[1]
 
 
 def test_one_measurement_in_another_unit_or_on_glass_is_named_and_survived(tmp_path):
@@ -210,7 +220,7 @@ def choice_of(tmp_path, seed, error=0.0, wrong=0, points=5, names="abc"):
     lines = lines_of(truth, points, 1.0, seed)
     for number in range(wrong):
         lines[7 * number] = lines[7 * number].rpartition(",")[0] + ",9"
-    given = read_measured(file_of(tmp_path, *lines))
+    given = read_measured(file_of(tmp_path, *dict.fromkeys(lines)))  # a pixel may come twice
     sides = [
         {name: true_m / 1.4 * rng.lognormal(0, off, SIZE) for name, true_m in truth.items()}
         for off in (0.4, error)

@@ -25,6 +25,7 @@ from zoerefine.depth.points.room_prior import RoomPrior, features
 TOO_MUCH = 20.0  # times the predicted depth: all measurements are in another unit
 LEAST_POINTS = 3  # one or two may be of what is behind a window
 DOUBTFUL = 0.35  # of the weight of a measurement that agrees
+AS_IN_FEET = 2.0  # times the usual depth; 1.7 are in one room of twenty, and feet are 3.3
 UNITS = {"centimetres": 100.0, "millimetres": 1000.0}
 ALIKE = 1.5  # a factor between depths that agree
 # A refiner is used where it helps by so many standard errors, at so many measurements or more in
@@ -111,13 +112,13 @@ def room_of(
     """
     prior = prior or RoomPrior.shipped()
     used = [measurement(line, frames, intrinsics) for line in lines]
-    refuse_other_unit(lines, used, prior)
+    question = question_of_unit(lines, used, prior)
     room = calibrate(prior, used)
     in_doubt = {
         number: doubt(line, one, frames[line.frame], room)
         for number, (line, one) in enumerate(zip(lines, used, strict=True))
         if room.weights[number] < DOUBTFUL
-    }
+    } | question
     return RoomFound(room, used, in_doubt, unseen_errors(prior, used, room))
 
 
@@ -165,17 +166,21 @@ def features_at(depth_m: Array, x: float, y: float, where: str) -> Array:
     return features(predicted_m, np.array((x + 0.5) / width), np.array((y + 0.5) / height))
 
 
-def refuse_other_unit(
+def question_of_unit(
     lines: Sequence[Measured], used: Sequence[Measurement], prior: RoomPrior
-) -> None:
-    """Raises `UserError` where measurements are as a whole far from what rooms are like."""
-    single = [one for one in used if one.other is None]
-    if not single:
-        return
-    refuse_ratio(
-        lines[0].where.partition(" line ")[0],
-        float(np.exp(np.median([left(one, prior.mean) for one in single]))),
-    )
+) -> dict[int, str]:
+    """What is in doubt about the unit of all measurements, as by the first of them; or nothing.
+
+    Raises `UserError` where they are as a whole far from what rooms are like.
+    """
+    single = [left(one, prior.mean) for one in used if one.other is None]
+    ratio = float(np.exp(np.median(single))) if single else 1.0
+    file = lines[0].where.partition(" line ")[0] if lines else ""
+    refuse_ratio(file, ratio)
+    if ratio < AS_IN_FEET:
+        return {}
+    said = f"{file}: what was measured is {ratio:.1f} times what is predicted"
+    return {0: f"{said}: if it is in feet, write metres"}
 
 
 def refuse_ratio(file: str, ratio: float) -> None:

@@ -12,7 +12,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from zoerefine.base import errors
@@ -44,7 +44,7 @@ class Measured:
     y: float
     metres: float
     second: tuple[float, float] | None
-    where: str
+    where: str = field(compare=False)
     along_ray: bool = False
 
     @property
@@ -88,14 +88,18 @@ class MeasuredFile:
             refuse_doubled(path, columns, columns)
             refuse_misspelt(path, columns, (*NEEDED, *SECOND, ALONG))
             rows, lines = [], []
+            seen: dict[Measured, int] = {}
             for row in reader:
                 if None in row:
                     raise UserError(
                         f"{path} line {reader.line_num} has more values than columns: write a "
                         "decimal point, not a comma"
                     )
+                line = measured(row, f"{path} line {reader.line_num}")
+                if (first := seen.setdefault(line, reader.line_num)) != reader.line_num:
+                    raise UserError(f"{line.where} is the same as line {first}: remove one")
                 rows.append({name: row[name] or "" for name in columns})
-                lines.append(measured(row, f"{path} line {reader.line_num}"))
+                lines.append(line)
         except csv.Error as error:
             raise UserError(f"{path} line {reader.reader.line_num} is no CSV ({error})") from None
         if len(rows) > MOST:
