@@ -297,7 +297,7 @@ def room_for(
     intrinsics: "Intrinsics | None",
 ) -> "Room":
     """The calibration of the room by --measured. Says what is in doubt, and what to measure."""
-    from zoerefine.base.progress import say
+    from zoerefine.base.progress import warn
     from zoerefine.depth.infer.room import Room, measure
     from zoerefine.depth.points.measured_file import read_measured
 
@@ -309,7 +309,7 @@ def room_for(
         return room
     found = measure(read_measured(args.measured), engine, source, pseudo, intrinsics)
     for line in found.in_doubt.values():
-        say(line)
+        warn(line)
     print(found)
     return found.room
 
@@ -339,11 +339,14 @@ def evaluate(job: "Inference", done: "Done", args: argparse.Namespace, refines: 
     report = evaluate(job, done, args.eval, refines)
     write_json(job.results.root / METRICS_FILE, JSON_MARK | job.results.engine_facts | report)
     if not report["frames"]:
+        left_out = len(report["left_out"])
+        guess = "are its files in the unit that it states?"
         print(
             f"--eval {args.eval}: no frame has a pixel with both pseudo depth and true depth in "
-            "range, so there are no metrics; are its files in the unit that it states?"
+            "range, so there are no metrics; "
+            + (f"{left_out} could not be compared: see above" if left_out else guess)
         )
-        return max(1, len(report["left_out"]))
+        return max(1, left_out)
     print(f"compared with the true depth of {report['frames']} frames:")
     print(table(report))
     if refines:

@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
             "frame, x, y, metres"
         )
 
-    from zoerefine.base.progress import say
+    from zoerefine.base.progress import warn
 
     session = open_session(args)
     if args.page:
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
         raise UserError(f"{args.file} has no measurements: add lines of frame, x, y, metres")
     found = session.save_room()
     for line in found.in_doubt.values():
-        say(line)
+        warn(line)
     print(found)
     print(session.out)
     return 0

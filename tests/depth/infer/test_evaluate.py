@@ -119,11 +119,19 @@ def test_kept_frames_count_like_newly_refined_ones(infer, truth):
 def test_a_damaged_truth_is_named_and_not_compared(infer, truth):
     (truth / "0054" / "00001.png").write_bytes(b"no picture")
     cv2.imwrite(str(truth / "0108" / "00000.png"), np.full((10, 10), 100, np.uint8))
-    done = infer(*FOLDERS, "--eval", "truth")
+    done = infer(*FOLDERS, "--eval", "truth", "-q")
     assert done.code == 1
     assert "compared with the true depth of 14 frames" in done.out
     assert "0054/00001 is not compared" in done.err
     assert "0108/00000 is not compared" in done.err
+
+
+def test_where_no_truth_can_be_read_nothing_else_is_guessed(infer, truth):
+    for path in truth.rglob("*.png"):
+        path.write_bytes(b"no picture")
+    done = infer(*FOLDERS, "--eval", "truth", "-q")
+    assert done.code == 1
+    assert "so there are no metrics; 16 could not be compared: see above\n" in done.out
 
 
 def training_scenes(done):

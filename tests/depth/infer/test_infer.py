@@ -227,7 +227,7 @@ def test_damaged_frames_are_named_and_left_out_and_the_others_are_refined(infer,
     (clips / "zoe" / "0000" / "00001.png").unlink()
     make_pair("0162/00003", 30, 40)
     cv2.imwrite("zoe/0162/00003.png", np.full((48, 64), 500, np.uint16))
-    done = infer(*FOLDERS)
+    done = infer(*FOLDERS, "-q")
     assert done.code == 1
     assert "12 frames refined, 0 kept, 4 left out" in done.out
     for name, why in (

@@ -60,7 +60,7 @@ def test_pictures_of_other_formats_are_named(infer, make_pair):
     picture = Image.open("rgb/a/0.jpg")
     for name in ("1.webp", "2.BMP", ".3.bmp"):
         picture.save(f"rgb/a/{name}")
-    done = infer(*words)
+    done = infer(*words, "-q")
     assert "--rgb rgb: 2 .bmp, .webp pictures are not read, the first is rgb/a/1.webp" in done.err
     assert "0 frames refined, 1 kept" in done.out
 

@@ -47,7 +47,7 @@ def test_it_prints_calibration_and_advice_and_writes_what_infer_takes(measure):
 
 def test_a_measurement_that_disagrees_is_named(measure):
     write_measurements("b,20,20,9.5")
-    done = measure()
+    done = measure("-q")
     assert done.code == 0
     assert "room.csv line 17: 9.5 m hardly counts" in done.err
 

@@ -278,7 +278,7 @@ def test_a_damaged_picture_or_a_wrong_message_is_left_out_with_its_reason(bag, f
     at += FRAME_NS
     messages[6 * 3 + 2] = (DEPTH, IMAGE, image(frames.depth_mm[6], "8UC1", at), at + 3)
     write_bag(tmp_path / "in", messages)
-    done = bag("in", "--out", "out")
+    done = bag("in", "--out", "out", "-q")
     assert done.code == 1
     assert "7 depth messages refined, 0 without a picture, 3 left out" in done.out
     sizes = "picture and depth differ in size: 64x24 and 64x48"

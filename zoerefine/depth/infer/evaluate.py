@@ -12,7 +12,7 @@ from torch import Tensor
 from zoerefine.base.depth_limits import FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import usable_cores
-from zoerefine.base.progress import say, track
+from zoerefine.base.progress import say, track, warn
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.depth.data.cache.decode import read_truth_m
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, DepthEncoding, sixteen_bits
@@ -74,7 +74,7 @@ def evaluate(job: Inference, done: Done, truth: Path, refines: bool) -> dict[str
         ):
             if isinstance(found, UserError):
                 left_out.append(name)
-                say(f"{name} is not compared: {found}")
+                warn(f"{name} is not compared: {found}")
                 continue
             for one, row in zip(sums.values(), found, strict=True):
                 one.add(row)

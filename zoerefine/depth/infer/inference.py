@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import say
+from zoerefine.base.progress import say, warn
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints, PointFiles
@@ -178,7 +178,7 @@ class InferenceSummary:
     def leave_out(self, name: str, reason: object) -> None:
         """Record and say that a frame cannot be refined."""
         self.left_out.append(name)
-        say(f"left out {name}: {reason}")
+        warn(f"left out {name}: {reason}")
 
     def __str__(self) -> str:
         rate = f", {len(self.written) / self.seconds:.1f} frames/s" if self.written else ""

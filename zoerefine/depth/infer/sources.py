@@ -24,7 +24,7 @@ from zoerefine.base.files.images import (
     picture_size,
     write_png,
 )
-from zoerefine.base.progress import say
+from zoerefine.base.progress import say, warn
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.dataset import number_order
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
@@ -239,8 +239,8 @@ def by_name(label: str, root: Path, paths: Iterable[Path]) -> dict[str, Path]:
     paths = list(paths)
     if others := sorted(path for path in paths if is_picture(path, UNREAD_SUFFIXES)):
         kinds = ", ".join(sorted({path.suffix.lower() for path in others}))
-        say(f"--rgb {label}: {len(others)} {kinds} pictures are not read, the first is "
-            f"{others[0]}: convert them to png or jpg")  # fmt: skip
+        warn(f"--rgb {label}: {len(others)} {kinds} pictures are not read, the first is "
+             f"{others[0]}: convert them to png or jpg")  # fmt: skip
     for path in sorted(filter(is_picture, paths), key=in_order):
         name = str(path.relative_to(root).with_suffix(""))
         if ".." in Path(name).parts:

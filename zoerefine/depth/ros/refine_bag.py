@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import say
+from zoerefine.base.progress import warn
 from zoerefine.depth.data.metric_points import NO_POINTS
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.inference import (
@@ -84,9 +84,9 @@ class BagSummary:
         """Count a depth message that cannot be refined, and say why, the first times."""
         self.left_out += 1
         if self.left_out <= MAX_LINES:
-            say(f"left out {name}: {reason}")
+            warn(f"left out {name}: {reason}")
         if self.left_out == MAX_LINES:
-            say("further messages that are left out are only counted")
+            warn("further messages that are left out are only counted")
 
     def leave_unpaired(self, gap_ns: int | None) -> None:
         """Count a depth message without a picture within the tolerance."""
