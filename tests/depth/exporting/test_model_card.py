@@ -77,8 +77,11 @@ def test_it_does_not_name_folders_of_the_machine(run, world):
     assert not [place for place in ("/home", "/tmp", "/dev/shm") if place in card]
 
 
-def test_a_refiner_that_is_better_and_uses_its_pseudo_depth_has_no_warning(card_for):
-    assert "Warning" not in card_for(**GOOD)
+def test_a_better_refiner_has_no_warning_but_that_it_is_not_calibrated(card_for):
+    card = card_for(**GOOD)
+    [line] = re.findall(r"Warning:\*\* (.*)", card)
+    assert line.startswith("not calibrated (TRAIN.CALIBRATE is off): ")
+    assert "The spread was not fitted to validation scenes. " in card
 
 
 def test_results_that_speak_against_a_refiner_are_a_warning(card_for):

@@ -46,7 +46,12 @@ def test_a_calibration_that_leaves_only_the_factor_is_named_once():
     (line, _) = warnings({"calibration": {"strength": 0.0}, "test": {}})
     assert "multiplies by one factor" in line
     assert warnings(results() | {"calibration": {"strength": 0.4}}) == []
-    assert warnings(results() | {"calibration": None}) == []
+
+
+def test_a_refiner_without_a_calibration_is_named():
+    (line,) = warnings(results() | {"calibration": None})
+    assert line.startswith("not calibrated (no validation scenes): the correction is used at full")
+    assert line.endswith("its confidence was not fitted to hold 90% of the pixels.")
 
 
 def test_a_refiner_that_ignores_its_pseudo_depth_is_named():

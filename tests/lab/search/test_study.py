@@ -114,7 +114,9 @@ def test_several_objectives_give_a_pareto_front_within_the_limits(open_study):
     assert [trial.values for trial in study.best()] == [[0.2, 4.0], [0.3, 2.0], [0.5, 1.0]]
 
 
-def test_each_point_of_the_front_is_trained_with_its_seeds_and_exported(open_study, one_engine):
+def test_each_point_of_the_front_is_trained_with_its_seeds_and_exported(
+    open_study, one_engine, capsys
+):
     study = open_study(
         "{MODEL: {BASE: [4, 6]}}",
         *("STUDY.SAMPLER", "grid", "STUDY.OBJECTIVES", "[abs_rel, parameters]"),
@@ -135,6 +137,8 @@ def test_each_point_of_the_front_is_trained_with_its_seeds_and_exported(open_stu
         assert list((folder / "engine").glob("refiner.*"))
         weights.add((folder / "weights.sha256").read_text())
     assert len(weights) == 2
+    said = f"warning: {point.name}: not calibrated (no validation scenes): the correction is used"
+    assert said in capsys.readouterr().err
 
 
 def test_no_trial_within_the_limits_is_an_error(open_study):

@@ -93,6 +93,9 @@ def intended_use(manifest: dict[str, Any], results: dict[str, Any]) -> str:
         confidence = (
             "The spread is a statement about the validation scenes. In other scenes fewer of the "
             "pixels may be inside the band."
+            if results.get("calibration")
+            else "The spread was not fitted to validation scenes. Far fewer than 90% of the pixels "
+            "may be inside the band."
         )
     return f"""## Intended use and limits
 

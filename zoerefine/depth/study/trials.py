@@ -17,7 +17,7 @@ from zoerefine.base.config import Config, load_config, save_config
 from zoerefine.base.config.schema import check_combinations
 from zoerefine.base.config_roles import study_settings
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import say
+from zoerefine.base.progress import say, warn
 from zoerefine.base.registries import OBJECTIVES
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import with_values
@@ -28,6 +28,7 @@ from zoerefine.depth.study.objectives import measure, measure_config
 from zoerefine.depth.study.processes import train_in_processes
 from zoerefine.depth.training import job
 from zoerefine.depth.training.binding import data_digest, identified
+from zoerefine.depth.training.verdict import warnings
 from zoerefine.lab.launch.record.provenance import source_facts
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.space import Parameter, Values
@@ -71,7 +72,9 @@ def train_fully(study: RunDir, cfg: Config, run: RunDir, cache: Cache, split: Sp
         say(f"training {run.path.name} at full length, validation scenes included")
     count = cfg.STUDY.DEVICES
     elsewhere = partial(train_in_processes, study, count, None) if count > 1 else None
-    job.train_for_study(study, run, cfg, cache, split, elsewhere=elsewhere)
+    results = job.train_for_study(study, run, cfg, cache, split, elsewhere=elsewhere)
+    for line in warnings(results):
+        warn(f"{run.path.name}: {line}")
 
 
 def export_run(run: RunDir) -> None:

@@ -76,6 +76,11 @@ def warnings(results: Mapping[str, Any]) -> list[str]:
             f"this bundle multiplies by one factor, {factor(results)}: on the validation scenes "
             "the network's correction was no help, so it is not used."
         )
+    if results.get("calibration", found) is None:
+        found.append(
+            f"{calibration_line(results)}, and its confidence was not fitted to hold 90% of the "
+            "pixels."
+        )
     if refined is None:
         return [*found, "this refiner has not been evaluated on held-out scenes."]
     for which, name in (
