@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 STORAGE_FAULTS = {
     errno.EACCES,
     errno.EDQUOT,
+    errno.EEXIST,
     errno.EFBIG,
     errno.EIO,
     errno.EISDIR,

@@ -225,10 +225,12 @@ def split(args: argparse.Namespace) -> None:
     for option, share in (("--val", args.val), ("--test", args.test)):
         if not 0 <= share < 1:
             raise UserError(f"{option} must be a share of at least 0 and below 1, got {share:g}")
-    if args.out.exists():
-        read_split(args.out)  # raises for a file that is no split, so it is not overwritten
     scenes = open_dataset(args.folder).scenes
     parts = split_scenes(scenes, args.val, args.test, args.seed, args.test_scenes)
+    if args.out.exists() and read_split(args.out) != parts:
+        raise UserError(
+            f"{args.out} is another split and would be overwritten: move it, or give another --out"
+        )
     write_split(parts, args.out)
     print(counts(parts))
     print(args.out)

@@ -1,6 +1,7 @@
 """Split files, and which clips a config selects."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -195,3 +196,16 @@ def test_a_split_never_overwrites_another_kind_of_file(world, tmp_path, data_com
     assert path.read_text() == '{"mine": 1}'
     words = ["split", world, "--out", "split.json", "--val", "0.25", "--test", "0.25"]
     assert [data_command(*words).code for _ in range(2)] == [0, 0]
+    written = Path("split.json").read_bytes()
+    line = refused(*words, "--seed", "5")
+    assert line == (
+        "error: split.json is another split and would be overwritten: move it, or give another "
+        "--out"
+    )
+    assert Path("split.json").read_bytes() == written
+
+
+def test_a_split_below_a_file_is_one_line(world, tmp_path, script):
+    (tmp_path / "file").touch()
+    done = script("data", "split", world, "--out", "file/split.json", code=2)
+    assert done.stderr == "error: file: File exists\n"
