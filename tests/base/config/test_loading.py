@@ -228,6 +228,14 @@ def test_values_are_checked_when_they_are_merged_in_code():
         merge(cfg, {"TRAIN": {"LR": math.nan}}, "benchmark")
 
 
+def test_a_current_folder_that_was_removed_is_named(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(UserError, match="runs: the current folder does not exist any more"):
+        load_config({})
+
+
 def test_relative_paths_mean_the_callers_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("ZOEREFINE_CALLER_FOLDER", str(tmp_path))
     assert resolve_path("data/x") == tmp_path / "data" / "x"

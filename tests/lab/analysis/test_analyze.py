@@ -190,6 +190,14 @@ def test_nothing_to_analyse_is_one_line(tmp_path, capsys):
     assert not (tmp_path / "report" / "report.html").exists()
 
 
+@pytest.mark.parametrize("name", ["report.html", "report.html/inside"])
+def test_a_file_in_the_place_of_the_folder_is_one_line(runs, tmp_path, capsys, name):
+    (tmp_path / "report.html").write_text("mine")
+    assert analyze(runs.add("a"), "--out", tmp_path / name) == 2
+    assert capsys.readouterr().err.endswith("report.html is a file: give another --out\n")
+    assert (tmp_path / "report.html").read_text() == "mine"
+
+
 @pytest.mark.parametrize("name", ["runs.csv", "val.refined.rmse/frames.csv"])
 def test_tables_of_something_else_are_never_overwritten(runs, tmp_path, capsys, name):
     out = tmp_path / "out"

@@ -233,6 +233,10 @@ def resolve_path(path: str | Path) -> Path:
         raise UserError(f"{path}: there is no such user") from None
     try:
         return Path(os.environ.get(CALLER_FOLDER, ".")).joinpath(expanded).resolve()
+    except FileNotFoundError:
+        raise UserError(
+            f"{path}: the current folder does not exist any more, change to another one"
+        ) from None
     except (OSError, RuntimeError) as error:  # a loop of links
         raise UserError(f"{path} cannot be resolved: {error}") from None
 

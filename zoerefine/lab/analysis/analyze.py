@@ -101,6 +101,8 @@ def refuse_foreign_folder(out: Path, metrics: Sequence[str]) -> None:
 
     Tables carry no mark, but an analysis writes `REPORT_FILE` before any other file.
     """
+    if in_the_way := [path for path in (out, *out.parents) if path.exists() and not path.is_dir()]:
+        raise UserError(f"--out {out}: {in_the_way[0]} is a file: give another --out")
     if (out / REPORT_FILE).is_file():
         return
     for folder in (out, *(out / folder_name(name) for name in metrics)):

@@ -196,6 +196,15 @@ def test_an_index_of_numbers_or_times_and_a_metric_called_like_a_part_are_no_par
     assert points(run, "acc") == {1: 0.5, 2: 0.75}
 
 
+def test_a_header_inside_a_csv_names_the_rows_below_it(run):
+    run.write("left/log.csv", "epoch,acc\n1,.5\n2,.6\n\nepoch,loss\n1,9\n2,8\n")
+    assert (points(run, "acc"), points(run, "loss")) == ({1: 0.5, 2: 0.6}, {1: 9, 2: 8})
+    first, then = "epoch,acc,loss\n1,.5,2\n", "loss,epoch,acc,lr\n1,2,.8,.1\n"
+    run.write("left/log.csv", first + then)
+    assert read_metrics(run).final == {"acc": 0.8, "loss": 1, "lr": 0.1}
+    assert not read_metrics(run).faults
+
+
 def test_a_row_of_json_without_a_step_is_of_the_step_before(run):
     rows = [{"step": 1000, "acc": 0.5}, {"step": 2000, "acc": 0.6}, {"acc": 0.62, "test": 0.7}]
     for name in ("metrics.jsonl", "left/log.jsonl"):

@@ -24,7 +24,8 @@ TIMING = re.compile(r"(_s|_ms|_share|_gib)$")
 TIME_WORDS = {"time", "times", "wall", "elapsed", "duration", "eta", "seconds", "secs", "sec", "ms",
               "date", "timestamp", "fps", "sps", "dt", "speed", "throughput"}  # fmt: skip
 PER_TIME = re.compile(r"per_(second|minute|hour)")
-TIME_PARTS = re.compile(r"time(?!steps?$)|\w+(time|fps)$")  # of a word; not of centimeter
+TIME_BEGIN = re.compile(r"time(?!steps?$)")  # of a word; not of centimeter
+TIME_END = re.compile(r"\w(time|fps)$")  # of the last word; not of runtime_error
 PLACE = re.compile(r"\[\d+\]")  # in a list
 CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # stepTime
 
@@ -79,7 +80,12 @@ def is_time(name: str) -> bool:
     spaced = CAMEL.sub("_", PLACE.sub("", name)).lower()
     words = re.split(r"[^a-z0-9]+", spaced)
     is_rate = TIMING.search(spaced) or spaced.endswith("/s") or PER_TIME.search("_".join(words))
-    return bool(is_rate or TIME_WORDS.intersection(words) or any(map(TIME_PARTS.match, words)))
+    return bool(
+        is_rate
+        or TIME_WORDS.intersection(words)
+        or TIME_END.search(spaced)
+        or any(map(TIME_BEGIN.match, words))
+    )
 
 
 def is_aside(name: str) -> bool:

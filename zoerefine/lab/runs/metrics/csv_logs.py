@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
+from typing import Any
 
 from zoerefine.lab.runs.metrics.series import (
     EPOCH,
@@ -84,6 +85,11 @@ class CsvLog(MetricLog):
             if earlier_lines and line > earlier_lines:
                 earlier_lines = 0
                 self.begin_attempt()
+            if header := columns.header_in(row):
+                rows.fieldnames = header
+                if (columns := self._columns(header)) is None:
+                    break
+                continue
             if any(row.pop(None, ())):  # the values without a column
                 self.faults["row"] = (
                     f"line {line} has more values than columns: write decimal points, not commas"
@@ -195,6 +201,13 @@ class Columns:
         steps = (parse_number(row[column] or "") for column in self.counters)
         known = (step for step in steps if step is not None and not isnan(step))
         return next(known, None if self.counters else number)
+
+    def header_in(self, row: Mapping[Any, Any]) -> list[str]:
+        """The names of a header that comes again inside a file; empty for a row of values."""
+        cells = [*(row[name] for name in row if name is not None), *row.get(None, ())]
+        names = [cell.strip() for cell in cells if cell is not None]
+        is_header = self.counters and any(name.lower() in STEP_NAMES for name in names)
+        return names if is_header and all(parse_number(name) is None for name in names) else []
 
     def odd_step(self, row: Mapping[str, str]) -> str:
         """A step with a decimal comma; empty where there is none."""
