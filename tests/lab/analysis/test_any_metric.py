@@ -230,6 +230,17 @@ def test_metrics_that_are_nearly_zero_are_printed_with_an_exponent(foreign, tmp_
     assert "mse: 3.0000e-06 -> 4.0000e-06 (+1.0000e-06)" in capsys.readouterr().out
 
 
+def test_small_differences_of_larger_metrics_have_decimals_as_they_do(foreign, tmp_path, capsys):
+    for seed in range(3):
+        foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"mse": 0.2 + seed * 1e-4}])
+        foreign(f"b{seed}", {"LR": 2, "SEED": seed}, [{"mse": 0.2005 + seed * 1e-4}])
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["mse"])
+    assert "difference of the means -0.0005, 95% interval -0.0007 to" in capsys.readouterr().err
+    table = (tmp_path / "out/tables.md").read_text().replace("\\", "")
+    assert "0.2001 \N{PLUS-MINUS SIGN} 0.0002" in table
+    assert "0.0005 [" in table
+
+
 def test_overrides_arguments_and_seed_key_are_settings(foreign, tmp_path):
     config = {"A": {"B": 1, "C": 2}, "seed": 3}
     foreign("a", config, [{"x": 1}], overrides=["A.B", "1e-2"], seed_key="seed",

@@ -9,7 +9,7 @@ from zoerefine.base.errors import UserError, damage
 from zoerefine.base.registries import METRICS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import differing, exact_text_at
-from zoerefine.lab.analysis.group_names import group_names, metric_text, shortened
+from zoerefine.lab.analysis.group_names import group_names, metric_texts, shortened
 from zoerefine.lab.analysis.groups import without_code
 from zoerefine.lab.launch.git.commands import GitError, git
 from zoerefine.lab.launch.record.results import left_digests
@@ -151,8 +151,9 @@ def final_metrics(run: Run) -> dict[str, float]:
 
 def metric_row(name: str, x: float, y: float) -> str:
     """Both values of a metric and their difference."""
-    change = "identical" if same_number(x, y) else metric_text(y - x, 6, "+")
-    return f"{name}: {metric_text(x, 6)} -> {metric_text(y, 6)} ({change})"
+    before, after = metric_texts([x, y], decimals=6, digits=2)
+    change = "identical" if same_number(x, y) else metric_texts([y - x], "+", decimals=6)[0]
+    return f"{name}: {before} -> {after} ({change})"
 
 
 def weights(a: str | None, b: str | None) -> list[str]:

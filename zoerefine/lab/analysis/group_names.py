@@ -112,11 +112,18 @@ def _distinct_end(value: Any, values: Sequence[Any]) -> str:
     return short if len(alike) == 1 else shortened(f"...{text[begin:].lstrip()}")
 
 
-def metric_text(value: float, decimals: int = 4, sign: str = "") -> str:
-    """A metric's value with as many decimals; with an exponent where they would be zeros."""
-    if 0 < abs(value) < 10 ** (1 - decimals):
-        return f"{value:{sign}.{decimals - 2}e}"
-    return f"{value:{sign}.{decimals}f}"
+def metric_text(value: float, decimals: int = 4) -> str:
+    """A metric's value; with an exponent where decimals would leave less than two digits."""
+    return metric_texts([value], decimals=decimals, digits=2)[0]
+
+
+def metric_texts(
+    values: Sequence[float], sign: str = "", decimals: int = 4, digits: int = 1
+) -> list[str]:
+    """Values that stand together; with exponents where the largest would have fewer digits."""
+    has_exponents = 0 < max(map(abs, values)) < 10 ** (digits - 1 - decimals)
+    form = f"{decimals - 2}e" if has_exponents else f"{decimals}f"
+    return [f"{value:{sign}.{form}}" for value in values]
 
 
 def format_value(value: Any, digits: int = 2) -> str:

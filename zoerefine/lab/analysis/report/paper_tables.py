@@ -6,7 +6,7 @@ from pathlib import Path
 from unicodedata import category
 
 from zoerefine.base.files.atomic import write_text
-from zoerefine.lab.analysis.group_names import metric_text
+from zoerefine.lab.analysis.group_names import metric_text, metric_texts
 from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable_note
 from zoerefine.lab.analysis.statistics.comparisons import Difference
 from zoerefine.lab.analysis.statistics.significance import CONFIDENCE, ENOUGH_RUNS, ESTIMATOR
@@ -80,7 +80,7 @@ def mean_text(group: RunGroup) -> str:
     if group.interval is None:
         return metric_text(group.mean)
     half = (group.interval[1] - group.interval[0]) / 2
-    return f"{metric_text(group.mean)} \N{PLUS-MINUS SIGN} {metric_text(half)}"
+    return " \N{PLUS-MINUS SIGN} ".join(metric_texts([group.mean, half], digits=2))
 
 
 def comparison_texts(
@@ -95,17 +95,17 @@ def comparison_texts(
         difference, sign = found.get((beside.label, group.label)), -1
     if difference is None:
         return "", ""
-    text = signed(sign * difference.difference)
-    if difference.interval is not None:
-        low, high = sorted(sign * bound for bound in difference.interval)
-        text += f" [{signed(low)}, {signed(high)}]"
+    bounds = sorted(sign * bound for bound in difference.interval or ())
+    text, *between = signed([sign * difference.difference, *bounds])
+    if between:
+        text += f" [{', '.join(between)}]"
     p = difference.p_adjusted
     return text, "" if p is None else f"{p:.3f}" if p >= 0.001 else "<0.001"
 
 
-def signed(value: float) -> str:
-    """A difference with its sign."""
-    return f"{MINUS if value < 0 else '+'}{metric_text(abs(value))}"
+def signed(values: Sequence[float]) -> list[str]:
+    """Differences with their signs."""
+    return [MINUS * text.startswith("-") + text.lstrip("-") for text in metric_texts(values, "+")]
 
 
 def caption(beside: RunGroup | None, measure: Measure, groups: int) -> str:

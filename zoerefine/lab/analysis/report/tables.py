@@ -10,7 +10,7 @@ from typing import Any
 from zoerefine.base import registries
 from zoerefine.base.errors import counted
 from zoerefine.base.files.atomic import replacing
-from zoerefine.lab.analysis.group_names import metric_text
+from zoerefine.lab.analysis.group_names import metric_text, metric_texts
 from zoerefine.lab.analysis.groups import (
     Measure,
     RunGroup,
@@ -276,10 +276,10 @@ def with_best(differences: Sequence[Difference], scored: Sequence[RunGroup]) -> 
 
 def comparison_line(found: Difference, measure: Measure) -> str:
     """Two groups in a sentence."""
-    parts = [f"difference of the means {metric_text(found.difference, sign='+')}"]
-    if found.interval:
-        low, high = (metric_text(bound, sign="+") for bound in found.interval)
-        parts.append(f"95% interval {low} to {high}")
+    difference, *bounds = metric_texts([found.difference, *(found.interval or ())], "+")
+    parts = [f"difference of the means {difference}"]
+    if bounds:
+        parts.append(f"95% interval {' to '.join(bounds)}")
     if found.probability is not None:
         parts.append(f"{measure.better} in {found.probability:.0%} of the pairs of runs")
     if found.scenes:
