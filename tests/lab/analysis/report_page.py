@@ -88,6 +88,7 @@ def written(text):
         value = float(text)
     except ValueError:
         return set(NUMBER.findall(text))
-    exponent = re.sub(r"e([-+])0*(?=\d)", r"e\1", f"{value:.2e}")
+    small = {f"{value:.2e}", f"{value:+.2e}"}
+    small |= {re.sub(r"e([-+])0*(?=\d)", r"e\1", text) for text in small}  # as browsers write it
     tie = Decimal(value).quantize(Decimal("1e-4"), ROUND_HALF_UP)  # as browsers round it
-    return {f"{value:.4f}", f"{tie:.4f}", f"{value:+.4f}", f"{value:.0%}", exponent}
+    return {f"{value:.4f}", f"{tie:.4f}", f"{value:+.4f}", f"{value:.0%}", *small}
