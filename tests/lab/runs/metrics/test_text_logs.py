@@ -149,7 +149,8 @@ def test_columns_of_hashes_and_of_one_pair_are_no_metrics_and_need_no_note(run, 
     assert (metrics.final, metrics.faults) == ({"acc": 1}, ())
 
 
-PARTS = [{"fold": "a"}, {"fold": 0}, {"split": 0}, {"task": "left", "split": "val"}]
+PARTS = [{"fold": "a"}, {"fold": 0}, {"split": 0}, {"task": "left", "split": "val"}, {"type": "a"},
+         {"dataloader_idx": 0}]  # fmt: skip
 
 
 @pytest.mark.parametrize("part", PARTS, ids=str)
@@ -176,6 +177,8 @@ def test_rows_of_one_step_and_other_parts_are_not_taken_for_one_series(run, part
         ("left/cv.csv", "class,acc\ncar,.9\nroad,.6\n", "class (car, road)"),
         ("left/cv.csv", ",acc\n0,.9\n1,.6\nmean,.75\n", "the first column (a number, mean)"),
         ("left/cv.csv", ",acc\ncount,2\nmean,.75\n", "the first column (count, mean)"),
+        ("left/cv.csv", "k,acc\n0,.9\n1,.6\nmean,.75\n", "k (a number, mean)"),
+        ("left/cv.csv", "metric,value\nacc,.9\nloss,.6\n", "metric (acc, loss)"),
         ("left/cv.jsonl", '{"fold": 0, "acc": 0.9}\n{"fold": 1, "acc": 0.6}\n', "fold (0, 1)"),
     ],
 )
@@ -193,6 +196,8 @@ def test_an_index_of_numbers_or_times_and_a_metric_called_like_a_part_are_no_par
     run.write("left/history.csv", ",acc\n0,0.5\n1,0.75\n")
     assert points(run, "acc") == {1: 0.5, 2: 0.75}
     run.write("left/history.csv", ",acc\n2026-11-01,0.5\n2026-11-02,0.75\n")
+    assert points(run, "acc") == {1: 0.5, 2: 0.75}
+    run.write("left/history.csv", "acc,scene,class\n0.5,a,2.0\n0.75,b,1.0\n")  # facts of a row
     assert points(run, "acc") == {1: 0.5, 2: 0.75}
 
 
@@ -216,6 +221,19 @@ def test_a_row_of_json_without_a_step_is_of_the_step_before(run):
     rows = [{"epoch": epoch, "iter": step, "acc": acc} for epoch, step, acc in first]
     write_rows(run, "metrics.jsonl", [*rows, {"acc": 0.5}])
     assert points(run, "acc") == {1: 0.2, 2: 0.5}
+    rows = [
+        {"step": 100, "acc": 0.5},
+        {"epoch": 1, "val": 0.5},
+        {"step": float("nan")},
+        {"acc": 0.6},
+    ]
+    write_rows(run, "metrics.jsonl", rows)
+    assert points(run, "acc") == {100: 0.6}  # the epoch is another counter
+
+
+def test_rows_of_json_without_steps_count_on_from_the_last_step(run):
+    write_rows(run, "metrics.jsonl", [{"step": 0, "lr": 0.1}, *({"acc": n / 4} for n in range(3))])
+    assert points(run, "acc") == {0: 0, 1: 0.25, 2: 0.5}
 
 
 @pytest.mark.parametrize("name", ["left/log.csv", "metrics.jsonl"])

@@ -141,9 +141,7 @@ class CsvLog(MetricLog):
     ) -> None:
         phase = columns.phase(row)
         prefix = f"{phase}." if phase else ""
-        part, epoch = part_of(row, phase), columns.epoch_of(row)
-        if (label := row.get("")) and next(iter(row)) == "":  # of a row of a pandas.DataFrame
-            part["the first column"] = "a number" if ODD_NUMBER.match(label) else label
+        part, epoch = part_of(row, phase, self.has_steps), columns.epoch_of(row)
         for column, name in columns.metrics.items():
             value = parse_number(row[column] or "")
             if value is not None:

@@ -19,7 +19,9 @@ NAMED = 3  # metrics in a message
 # Columns and keys that say which part of a training a row is of, also by a number.
 PARTS = (*("phase", "split", "mode", "fold", "seed", "rank", "worker", "trial", "run"),
          *("dataset", "subset", "task", "class", "category", "scene", "sequence", "subject"),
-         *("model", "method"))  # fmt: skip
+         *("model", "method", "type", "stage", "event", "set", "partition", "client", "env"),
+         "dataloader_idx")  # fmt: skip
+REPEATS = ("fold", "seed")  # in rows without a step, too
 PART_TYPES = (str, int, float)
 
 # Columns and keys that count steps, the preferred one first. None of them is a metric.
@@ -200,33 +202,44 @@ class MetricLog:
         mixed = sorted(k for k, v in self.counted.items() if v.is_mixed and k not in differ)
         step = "without a step" if at[0] == math.inf else f"of step {at[0]:g}"
         self.faults["parts"] = (
-            f"rows {step} differ in {differ[0]} ({before[differ[0]]}, "
+            f"rows {step} differ in {differ[0] or 'the first column'} ({before[differ[0]]}, "
             f"{part[differ[0]]}), so {first_few(mixed, NAMED)} "
             f"{'is' if len(mixed) == 1 else 'are'} not read: "
-            "write a file for each part, or its name in a column split"
+            "write a file for each part, its name in a column split, or the step of each row"
         )
         return True
 
 
-def part_of(row: Mapping[str, Any], phase: str) -> dict[str, str]:
+def part_of(row: Mapping[str, Any], phase: str, has_step: bool) -> dict[str, str]:
     """The columns of a row that say which part of a training it is of: its fold, its split.
+
+    In a table without steps that is the first column, where words stand in it: folds, classes and
+    statistics (`mean`).
 
     Args:
         phase: what stands before the names of the row's metrics, and so tells them apart.
     """
-    parts = (name for name in row if _names_part(name))
-    found = {name: str(row[name]).strip() for name in parts if isinstance(row[name], PART_TYPES)}
-    return {
-        name: text
-        for name, text in found.items()
+    named = [name for name in row if _names_part(name)]
+    index = next(iter(row), "")
+    found = {}
+    for name in named if has_step else dict.fromkeys([index, *filter(_tells_repetition, named)]):
+        value = row.get(name)
+        text = str(value).strip() if isinstance(value, PART_TYPES) else ""
+        if name not in named and ODD_NUMBER.match(text):
+            text = "a number"
         # A number with decimals is a metric of that name.
-        if text and text != phase and not (parse_number(text) or 0) % 1
-    }
+        if text and text != phase and not (parse_number(text) or 0) % 1:
+            found[name] = text
+    return found
 
 
 @cache  # every row of a log has the same names
 def _names_part(name: str) -> bool:
     return name.strip().lower() in PARTS
+
+
+def _tells_repetition(name: str) -> bool:
+    return name.strip().lower() in REPEATS
 
 
 def discard_after(points: Points, step: float) -> None:

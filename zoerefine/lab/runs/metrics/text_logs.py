@@ -94,12 +94,15 @@ class JsonLog(LineLog):
         is_appended: whether a job that is started again only appends. If not, rows without a step
             all count.
         lines_before: lines before the job's last start.
-        last: step and epoch of the last row that states its step.
+        last: of the last row that states its step: the step, an epoch beside it, and whether the
+            step is finer than epochs. Rows with an epoch alone count where no finer ones are.
+        unstated: rows without a step since then.
     """
 
     is_appended: bool = True
     lines_before: int = 0
-    last: tuple[float, float | None] | None = None
+    last: tuple[float, float | None, bool] | None = None
+    unstated: int = 0
 
     @property
     def kind(self) -> Kind:
@@ -131,15 +134,21 @@ class JsonLog(LineLog):
             return
         if stated is not None:
             is_finer = any(as_number(row.get(name)) is not None for name in STEP_NAMES[:-1])
-            self.last = stated, as_number(row.get(EPOCH)) if is_finer else None
-        step, epoch = self.last or (self.reader.number - self.lines_before, None)
+            step, epoch = stated, as_number(row.get(EPOCH)) if is_finer else None
+            if not isnan(step) and (is_finer or not (self.last and self.last[2])):
+                self.last, self.unstated = (step, epoch, is_finer), 0
+        elif self.last:
+            step, epoch = self.last[0] + self.unstated, self.last[1]
+            self.unstated += 1
+        else:
+            step, epoch = self.reader.number - self.lines_before, None
         phase = next((row[name] for name in PHASES if isinstance(row.get(name), str)), "")
-        prefix, part = f"{phase}." if phase else "", part_of(row, phase)
+        has_step = stated is not None
+        prefix, part = f"{phase}." if phase else "", part_of(row, phase, has_step)
         for name, value in row.items():
             number = as_number(value)
             if number is not None and name not in STEP_NAMES and not isnan(step):
                 own_part = {} if name in part else part
-                has_step = self.last is not None
                 self.add_counted(prefix + name, step, epoch, number, own_part, has_step)
 
 
