@@ -129,6 +129,13 @@ def test_a_word_of_another_form_is_refused_with_the_forms(word):
         written.space_of_word(word).read(KEYS)
 
 
+def test_a_number_with_leading_zeros_is_refused_since_it_would_lose_them():
+    with pytest.raises(UserError, match=r'001 would be the number 1; write "001" for the word'):
+        written.space_of_words(["subject=[a, 001]"])
+    words = ['subject=["001", 10, 0, 0.1]']
+    assert written.space_of_words(words)[0].tree == {"subject": ["001", 10, 0, 0.1]}
+
+
 def test_a_group_and_a_key_inside_it_are_refused_with_the_way_to_search_both():
     with pytest.raises(UserError, match=r"optim and optim\.lr cannot both.*'optim=\{choice}'"):
         written.space_of_words(["optim.lr=1..2", "optim=[adam, sgd]"])

@@ -40,6 +40,7 @@ from zoerefine.lab.launch.job import NO_CONFIG, OPTIONS
 
 OLDER, SWITCH = "HPO", "USE_HPO"
 NUMBER = r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
+LEADING_ZEROS = re.compile(r"(?<=[\[,{:\s])0\d+(?=\s*[,\]}])")
 RANGE = re.compile(rf"({NUMBER})\s*\.\.\s*({NUMBER})(?:\s+(log)|\s+step\s+({NUMBER}))?")
 
 
@@ -169,6 +170,11 @@ def space_of_word(word: str) -> SpaceSource:
             value = parse_yaml(text).tree
         except YamlError:
             value = None
+        if zeros := LEADING_ZEROS.search(text):  # subjects and folds are often called so
+            raise UserError(
+                f"--search {shown(word)}: {zeros[0]} would be the number {int(zeros[0])}; write "
+                f'"{zeros[0]}" for the word'
+            )
     if not (key and equals and isinstance(value, list | dict)):
         raise UserError(
             f"--search {shown(word)} is neither KEY=LOW..HIGH, KEY=LOW..HIGH log, KEY=LOW..HIGH "
