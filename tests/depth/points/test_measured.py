@@ -73,6 +73,12 @@ def test_a_missing_column_is_named(tmp_path):
         read_measured(file_of(tmp_path, "1,2", head="x,y"))
 
 
+def test_a_line_with_its_ends_the_other_way_round_is_the_same(tmp_path):
+    lines = ["a,1,2,1,3,4", "a,3,4,1,1,2"]
+    with pytest.raises(UserError, match="line 3 is the same as line 2"):
+        read_measured(file_of(tmp_path, *lines, head=f"{HEAD},x2,y2"))
+
+
 @pytest.mark.parametrize(
     ("columns", "words"),
     [

@@ -239,6 +239,13 @@ def test_small_differences_of_larger_metrics_have_decimals_as_they_do(foreign, t
     table = (tmp_path / "out/tables.md").read_text().replace("\\", "")
     assert "0.2001 \N{PLUS-MINUS SIGN} 0.0002" in table
     assert "0.0005 [" in table
+    for seed in range(3):
+        foreign(f"c{seed}", {"LR": 3, "SEED": seed}, [{"mse": 0.2 + seed * 1e-7}])
+    assert main(["analyze", str(tmp_path / "runs"), "--metric", "mse", "--out", str(tmp_path)]) == 0
+    table = (tmp_path / "tables.md").read_text().replace("\\", "")
+    assert "0.2000001 \N{PLUS-MINUS SIGN} 0.0000002" in table
+    assert main(["diff", str(tmp_path / "runs/c0"), str(tmp_path / "runs/c1")]) == 0
+    assert "mse: 0.2000000 -> 0.2000001 (+0.0000001)" in capsys.readouterr().out
 
 
 def test_overrides_arguments_and_seed_key_are_settings(foreign, tmp_path):

@@ -224,7 +224,8 @@ def test_a_repetition_that_is_there_is_named(timed, command):
         ],
         *[(name, True) for name in ("eta", "dt", "train_s", "tokens/s", "time_per_batch")],
         *[(name, False) for name in ("loss", "error_centimeter", "sentiment", "timesteps")],
-        *[(name, False) for name in ("lifetime_value", "runtime_error")],
+        *[(name, False) for name in ("lifetime_value", "runtime_error", "ms_ssim")],
+        *[(name, True) for name in ("runtime.mean", "walltime_total", "uptime/avg")],
     ],
 )
 def test_what_counts_as_a_speed(name, speed):

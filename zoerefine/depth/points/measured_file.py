@@ -12,7 +12,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from zoerefine.base import errors
@@ -44,7 +44,7 @@ class Measured:
     y: float
     metres: float
     second: tuple[float, float] | None
-    where: str = field(compare=False)
+    where: str
     along_ray: bool = False
 
     @property
@@ -88,7 +88,7 @@ class MeasuredFile:
             refuse_doubled(path, columns, columns)
             refuse_misspelt(path, columns, (*NEEDED, *SECOND, ALONG))
             rows, lines = [], []
-            seen: dict[Measured, int] = {}
+            seen: dict[object, int] = {}
             for row in reader:
                 if None in row:
                     raise UserError(
@@ -96,7 +96,9 @@ class MeasuredFile:
                         "decimal point, not a comma"
                     )
                 line = measured(row, f"{path} line {reader.line_num}")
-                if (first := seen.setdefault(line, reader.line_num)) != reader.line_num:
+                ends = frozenset([(line.x, line.y), line.second])
+                same = line.frame, ends, line.metres, line.along_ray
+                if (first := seen.setdefault(same, reader.line_num)) != reader.line_num:
                     raise UserError(f"{line.where} is the same as line {first}: remove one")
                 rows.append({name: row[name] or "" for name in columns})
                 lines.append(line)

@@ -151,8 +151,8 @@ def final_metrics(run: Run) -> dict[str, float]:
 
 def metric_row(name: str, x: float, y: float) -> str:
     """Both values of a metric and their difference."""
-    before, after = metric_texts([x, y], decimals=6, digits=2)
-    change = "identical" if same_number(x, y) else metric_texts([y - x], "+", decimals=6)[0]
+    before, after, change = metric_texts([x, y, y - x], decimals=6, digits=2, every=True)
+    change = "identical" if same_number(x, y) else f"{'+' * (y > x)}{change}"
     return f"{name}: {before} -> {after} ({change})"
 
 

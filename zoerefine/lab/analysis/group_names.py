@@ -1,5 +1,6 @@
 """Short names of groups: the settings in which they differ, with as few digits as possible."""
 
+import math
 from collections.abc import Sequence
 from itertools import chain, count, takewhile
 from typing import Any
@@ -8,6 +9,7 @@ from zoerefine.base.config.schema import KEYS
 from zoerefine.base.yaml.keys import exact_text
 from zoerefine.lab.runs.record import Run
 
+LARGE = 1e12  # numbers from here on are printed with exponents
 LONGEST_VALUE = 28  # characters
 MOST_DIGITS = 17  # that tell any two floats apart
 CONTEXT = 8  # characters shown of what two long values have in common
@@ -112,18 +114,26 @@ def _distinct_end(value: Any, values: Sequence[Any]) -> str:
     return short if len(alike) == 1 else shortened(f"...{text[begin:].lstrip()}")
 
 
-def metric_text(value: float, decimals: int = 4) -> str:
-    """A metric's value; with an exponent where decimals would leave less than two digits."""
-    return metric_texts([value], decimals=decimals, digits=2)[0]
+def metric_text(value: float) -> str:
+    """A metric's value with four decimals, or an exponent."""
+    return metric_texts([value], digits=2)[0]
 
 
 def metric_texts(
-    values: Sequence[float], sign: str = "", decimals: int = 4, digits: int = 1
+    values: Sequence[float], sign: str = "", decimals: int = 4, digits: int = 1, every: bool = False
 ) -> list[str]:
-    """Values that stand together; with exponents where the largest would have fewer digits."""
-    has_exponents = 0 < max(map(abs, values)) < 10 ** (digits - 1 - decimals)
-    form = f"{decimals - 2}e" if has_exponents else f"{decimals}f"
-    return [f"{value:{sign}.{form}}" for value in values]
+    """Values that stand together, in one notation.
+
+    Args:
+        decimals: as many; with exponents where the largest value would have fewer `digits`.
+        every: up to five decimals more, so that each value has a digit.
+    """
+    sizes = [abs(value) for value in values if value and math.isfinite(value)]
+    if sizes and not 10 ** (digits - 1 - decimals) <= max(sizes) < LARGE:
+        return [f"{value:{sign}.{decimals - 2}e}" for value in values]
+    if sizes and every:
+        decimals = min(max(decimals, math.ceil(-math.log10(min(sizes)))), decimals + 5)
+    return [f"{value:{sign}.{decimals}f}" for value in values]
 
 
 def format_value(value: Any, digits: int = 2) -> str:

@@ -208,6 +208,12 @@ def test_a_header_inside_a_csv_names_the_rows_below_it(run):
     run.write("left/log.csv", first + then)
     assert read_metrics(run).final == {"acc": 0.8, "loss": 1, "lr": 0.1}
     assert not read_metrics(run).faults
+    run.write("left/log.csv", "epoch,acc\n1,.5\n2,.6\n\ntest_acc,test_loss\n91.2,.31\n")
+    assert read_metrics(run).final == {"acc": 0.6, "test_acc": 91.2, "test_loss": 0.31}
+    run.write("left/log.csv", "acc,loss\n.5,1\n.6,.9\nloss,acc\n.8,.7\n")
+    assert read_metrics(run).final == {"acc": 0.7, "loss": 0.8}
+    run.write("left/log.csv", "epoch,kind,acc\n1,a,.5\n,step,\n2,b,.6\nend,,\n3,b,.7\n")
+    assert points(run, "acc") == {1: 0.5, 2: 0.6, 3: 0.7}
 
 
 def test_a_row_of_json_without_a_step_is_of_the_step_before(run):

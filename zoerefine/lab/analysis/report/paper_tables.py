@@ -80,7 +80,7 @@ def mean_text(group: RunGroup) -> str:
     if group.interval is None:
         return metric_text(group.mean)
     half = (group.interval[1] - group.interval[0]) / 2
-    return " \N{PLUS-MINUS SIGN} ".join(metric_texts([group.mean, half], digits=2))
+    return " \N{PLUS-MINUS SIGN} ".join(metric_texts([group.mean, half], digits=2, every=True))
 
 
 def comparison_texts(

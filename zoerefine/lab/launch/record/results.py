@@ -26,6 +26,7 @@ TIME_WORDS = {"time", "times", "wall", "elapsed", "duration", "eta", "seconds", 
 PER_TIME = re.compile(r"per_(second|minute|hour)")
 TIME_BEGIN = re.compile(r"time(?!steps?$)")  # of a word; not of centimeter
 TIME_END = re.compile(r"\w(time|fps)$")  # of the last word; not of runtime_error
+STATISTICS = {"mean", "avg", "average", "median", "total", "sum", "min", "max", "std"}
 PLACE = re.compile(r"\[\d+\]")  # in a list
 CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # stepTime
 
@@ -80,10 +81,11 @@ def is_time(name: str) -> bool:
     spaced = CAMEL.sub("_", PLACE.sub("", name)).lower()
     words = re.split(r"[^a-z0-9]+", spaced)
     is_rate = TIMING.search(spaced) or spaced.endswith("/s") or PER_TIME.search("_".join(words))
-    return bool(
+    last = next((word for word in reversed(words) if word not in STATISTICS), "")
+    return "ssim" not in words and bool(  # ms_ssim is of several scales
         is_rate
         or TIME_WORDS.intersection(words)
-        or TIME_END.search(spaced)
+        or TIME_END.search(last)
         or any(map(TIME_BEGIN.match, words))
     )
 

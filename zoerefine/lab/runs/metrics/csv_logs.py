@@ -23,6 +23,7 @@ from zoerefine.lab.runs.metrics.series import (
 
 CSV_SUFFIXES = {".csv", ".tsv"}
 DELIMITERS = ",;\t"
+MISSING = {"", "-", "n/a", "N/A", "NA", "None", "null"}
 WITH_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
 HASH = re.compile(r"[\da-f]{7,}", re.IGNORECASE)
 
@@ -56,6 +57,7 @@ class CsvLog(MetricLog):
             return
         self.stamp = stamp
         self.forget()
+        self.has_steps = False
         if status.st_size > MAX_BYTES:
             self.faults["size"] = f"larger than {MAX_BYTES >> 20} MiB, so it is not read"
             return
@@ -85,7 +87,7 @@ class CsvLog(MetricLog):
             if earlier_lines and line > earlier_lines:
                 earlier_lines = 0
                 self.begin_attempt()
-            if header := columns.header_in(row):
+            if read and (header := columns.header_in(row)):
                 rows.fieldnames = header
                 if (columns := self._columns(header)) is None:
                     break
@@ -111,7 +113,7 @@ class CsvLog(MetricLog):
             return None  # the first row is no header
         lower = {name.lower(): column for column, name in columns.items()}
         counters = [lower[name] for name in STEP_NAMES if name in lower]
-        self.has_steps = bool(counters)
+        self.has_steps = self.has_steps or bool(counters)
         names = [columns[column] for column in header]
         called = [name.lower() if name.lower() in STEP_NAMES else name for name in names]
         twice = {name for name in called if name and called.count(name) > 1}
@@ -141,12 +143,12 @@ class CsvLog(MetricLog):
     ) -> None:
         phase = columns.phase(row)
         prefix = f"{phase}." if phase else ""
-        part, epoch = part_of(row, phase, self.has_steps), columns.epoch_of(row)
+        has_step = bool(columns.counters)
+        part, epoch = part_of(row, phase, has_step), columns.epoch_of(row)
         for column, name in columns.metrics.items():
             value = parse_number(row[column] or "")
             if value is not None:
                 own_part = {} if column in part else part
-                has_step = self.has_steps
                 self.add_counted(prefix + name, step, epoch, value, own_part, has_step)
                 read.setdefault(column, set()).add(prefix + name)
             elif ODD_NUMBER.match(text := (row[column] or "").strip()):
@@ -204,7 +206,7 @@ class Columns:
         """The names of a header that comes again inside a file; empty for a row of values."""
         cells = [*(row[name] for name in row if name is not None), *row.get(None, ())]
         names = [cell.strip() for cell in cells if cell is not None]
-        is_header = self.counters and any(name.lower() in STEP_NAMES for name in names)
+        is_header = 1 < len(names) == len({*names} - MISSING)
         return names if is_header and all(parse_number(name) is None for name in names) else []
 
     def odd_step(self, row: Mapping[str, str]) -> str:
