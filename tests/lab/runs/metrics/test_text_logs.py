@@ -179,6 +179,12 @@ def test_rows_of_one_step_and_other_parts_are_not_taken_for_one_series(run, part
         ("left/cv.csv", ",acc\ncount,2\nmean,.75\n", "the first column (count, mean)"),
         ("left/cv.csv", "k,acc\n0,.9\n1,.6\nmean,.75\n", "k (a number, mean)"),
         ("left/cv.csv", "metric,value\nacc,.9\nloss,.6\n", "metric (acc, loss)"),
+        ("left/cv.csv", ",class,acc\n0,car,.9\n1,road,.6\n", "class (car, road)"),
+        (
+            "left/cv.jsonl",
+            '{"acc": 0.9, "dataset": "a"}\n{"acc": 0.6, "dataset": "b"}\n',
+            "dataset (a, b)",
+        ),
         ("left/cv.jsonl", '{"fold": 0, "acc": 0.9}\n{"fold": 1, "acc": 0.6}\n', "fold (0, 1)"),
     ],
 )
@@ -197,8 +203,11 @@ def test_an_index_of_numbers_or_times_and_a_metric_called_like_a_part_are_no_par
     assert points(run, "acc") == {1: 0.5, 2: 0.75}
     run.write("left/history.csv", ",acc\n2026-11-01,0.5\n2026-11-02,0.75\n")
     assert points(run, "acc") == {1: 0.5, 2: 0.75}
-    run.write("left/history.csv", "acc,scene,class\n0.5,a,2.0\n0.75,b,1.0\n")  # facts of a row
-    assert points(run, "acc") == {1: 0.5, 2: 0.75}
+    for rows in ("acc,scene,class\n0.5,a,2.0\n0.75,b,1.0\n",  # facts of a row
+                 "is_best,acc\nTrue,0.5\nFalse,0.75\n", "loss,acc\nNone,0.5\n0.4,0.75\n",
+                 "time,acc\nNov 26 15:00,0.5\nNov 27 9:00,0.75\n"):  # fmt: skip
+        run.write("left/history.csv", rows)
+        assert points(run, "acc") == {1: 0.5, 2: 0.75}
 
 
 def test_a_header_inside_a_csv_names_the_rows_below_it(run):
@@ -237,9 +246,16 @@ def test_a_row_of_json_without_a_step_is_of_the_step_before(run):
     assert points(run, "acc") == {100: 0.6}  # the epoch is another counter
 
 
-def test_rows_of_json_without_steps_count_on_from_the_last_step(run):
-    write_rows(run, "metrics.jsonl", [{"step": 0, "lr": 0.1}, *({"acc": n / 4} for n in range(3))])
-    assert points(run, "acc") == {0: 0, 1: 0.25, 2: 0.5}
+def test_metrics_named_in_a_column_are_not_one_series(run):
+    run.write("left/log.csv", "step,metric,value\n1,loss,.5\n1,acc,.6\n2,loss,.4\n2,acc,.7\n")
+    assert not read_metrics(run).final
+    assert "rows of step 1 differ in metric (loss, acc)" in read_metrics(run).faults[0]
+
+
+def test_rows_of_json_without_steps_are_never_after_the_next_step(run):
+    rows = [{"epoch": 1}, {"acc": 0.9}, {"acc": 0.8}, {"acc": 0.7}, {"epoch": 2}, {"acc": 0.5}]
+    write_rows(run, "metrics.jsonl", rows)
+    assert points(run, "acc") == {1: 0.7, 2: 0.5}
 
 
 @pytest.mark.parametrize("name", ["left/log.csv", "metrics.jsonl"])

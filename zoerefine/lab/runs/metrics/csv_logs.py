@@ -12,6 +12,8 @@ from typing import Any
 from zoerefine.lab.runs.metrics.series import (
     EPOCH,
     MAX_BYTES,
+    NO_VALUE,
+    NUMBERED,
     ODD_NUMBER,
     PHASES,
     STEP_NAMES,
@@ -23,7 +25,6 @@ from zoerefine.lab.runs.metrics.series import (
 
 CSV_SUFFIXES = {".csv", ".tsv"}
 DELIMITERS = ",;\t"
-MISSING = {"", "-", "n/a", "N/A", "NA", "None", "null"}
 WITH_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
 HASH = re.compile(r"[\da-f]{7,}", re.IGNORECASE)
 
@@ -148,7 +149,7 @@ class CsvLog(MetricLog):
         for column, name in columns.metrics.items():
             value = parse_number(row[column] or "")
             if value is not None:
-                own_part = {} if column in part else part
+                own_part = {} if part.get(column, NUMBERED) != NUMBERED else part
                 self.add_counted(prefix + name, step, epoch, value, own_part, has_step)
                 read.setdefault(column, set()).add(prefix + name)
             elif ODD_NUMBER.match(text := (row[column] or "").strip()):
@@ -205,9 +206,10 @@ class Columns:
     def header_in(self, row: Mapping[Any, Any]) -> list[str]:
         """The names of a header that comes again inside a file; empty for a row of values."""
         cells = [*(row[name] for name in row if name is not None), *row.get(None, ())]
+        if any(parse_number(cell or "") is not None for cell in cells):
+            return []
         names = [cell.strip() for cell in cells if cell is not None]
-        is_header = 1 < len(names) == len({*names} - MISSING)
-        return names if is_header and all(parse_number(name) is None for name in names) else []
+        return names if 1 < len(names) == len({*names} - NO_VALUE) else []
 
     def odd_step(self, row: Mapping[str, str]) -> str:
         """A step with a decimal comma; empty where there is none."""

@@ -16,13 +16,17 @@ from zoerefine.base.errors import first_few
 Points = dict[float, float]
 
 NAMED = 3  # metrics in a message
-# Columns and keys that say which part of a training a row is of, also by a number.
-PARTS = (*("phase", "split", "mode", "fold", "seed", "rank", "worker", "trial", "run"),
-         *("dataset", "subset", "task", "class", "category", "scene", "sequence", "subject"),
-         *("model", "method", "type", "stage", "event", "set", "partition", "client", "env"),
-         "dataloader_idx")  # fmt: skip
-REPEATS = ("fold", "seed")  # in rows without a step, too
+# Columns and keys that say which part of a training a row is of, also by a number. In a table
+# without steps `TABLES` do so by a word, and `REPEATS` by a number, too.
+REPEATS = ("fold", "seed")
+TABLES = (*REPEATS, "dataset", "class", "category", "model", "method", "metric")
+PARTS = (*TABLES, *("phase", "split", "mode", "rank", "worker", "trial", "run", "subset", "task"),
+         *("scene", "sequence", "subject", "type", "stage", "event", "set", "partition", "client"),
+         *("env", "dataloader_idx", "name", "key", "tag"))  # fmt: skip
 PART_TYPES = (str, int, float)
+NO_VALUE = {"", "-", "n/a", "N/A", "NA", "None", "null"}
+FLAGS = {"True", "False", "true", "false"}
+NUMBERED = "a number"  # in messages
 
 # Columns and keys that count steps, the preferred one first. None of them is a metric.
 EPOCH = "epoch"
@@ -213,33 +217,32 @@ class MetricLog:
 def part_of(row: Mapping[str, Any], phase: str, has_step: bool) -> dict[str, str]:
     """The columns of a row that say which part of a training it is of: its fold, its split.
 
-    In a table without steps that is the first column, where words stand in it: folds, classes and
-    statistics (`mean`).
+    Without a step that is the first column, too, where words stand in it: folds, statistics
+    (`mean`).
 
     Args:
         phase: what stands before the names of the row's metrics, and so tells them apart.
     """
-    named = [name for name in row if _names_part(name)]
-    index = next(iter(row), "")
     found = {}
-    for name in named if has_step else dict.fromkeys([index, *filter(_tells_repetition, named)]):
-        value = row.get(name)
+    index = None if has_step else next(iter(row), None)
+    for name, value in row.items():
+        part = _part_of_name(name)
+        if not (name == index or (part if has_step else part in TABLES)):
+            continue
         text = str(value).strip() if isinstance(value, PART_TYPES) else ""
-        if name not in named and ODD_NUMBER.match(text):
-            text = "a number"
+        if name == index and not part:
+            text = "" if text in FLAGS | NO_VALUE else NUMBERED if re.search(r"\d", text) else text
+        elif not (has_step or name == index or part in REPEATS) and parse_number(text) is not None:
+            text = ""  # a metric, such as the loss of classes
         # A number with decimals is a metric of that name.
-        if text and text != phase and not (parse_number(text) or 0) % 1:
+        if text not in ("", phase) and not (parse_number(text) or 0) % 1:
             found[name] = text
     return found
 
 
 @cache  # every row of a log has the same names
-def _names_part(name: str) -> bool:
-    return name.strip().lower() in PARTS
-
-
-def _tells_repetition(name: str) -> bool:
-    return name.strip().lower() in REPEATS
+def _part_of_name(name: str) -> str:
+    return word if (word := name.strip().lower()) in PARTS else ""
 
 
 def discard_after(points: Points, step: float) -> None:

@@ -17,6 +17,7 @@ from zoerefine.lab.runs.metrics.pattern import MetricPattern
 from zoerefine.lab.runs.metrics.series import (
     EPOCH,
     MAX_BYTES,
+    NUMBERED,
     PHASES,
     STEP_NAMES,
     Kind,
@@ -96,13 +97,11 @@ class JsonLog(LineLog):
         lines_before: lines before the job's last start.
         last: of the last row that states its step: the step, an epoch beside it, and whether the
             step is finer than epochs. Rows with an epoch alone count where no finer ones are.
-        unstated: rows without a step since then.
     """
 
     is_appended: bool = True
     lines_before: int = 0
     last: tuple[float, float | None, bool] | None = None
-    unstated: int = 0
 
     @property
     def kind(self) -> Kind:
@@ -136,10 +135,9 @@ class JsonLog(LineLog):
             is_finer = any(as_number(row.get(name)) is not None for name in STEP_NAMES[:-1])
             step, epoch = stated, as_number(row.get(EPOCH)) if is_finer else None
             if not isnan(step) and (is_finer or not (self.last and self.last[2])):
-                self.last, self.unstated = (step, epoch, is_finer), 0
+                self.last = step, epoch, is_finer
         elif self.last:
-            step, epoch = self.last[0] + self.unstated, self.last[1]
-            self.unstated += 1
+            step, epoch, _ = self.last
         else:
             step, epoch = self.reader.number - self.lines_before, None
         phase = next((row[name] for name in PHASES if isinstance(row.get(name), str)), "")
@@ -148,7 +146,7 @@ class JsonLog(LineLog):
         for name, value in row.items():
             number = as_number(value)
             if number is not None and name not in STEP_NAMES and not isnan(step):
-                own_part = {} if name in part else part
+                own_part = {} if part.get(name, NUMBERED) != NUMBERED else part
                 self.add_counted(prefix + name, step, epoch, number, own_part, has_step)
 
 
