@@ -132,8 +132,9 @@ def test_a_word_of_another_form_is_refused_with_the_forms(word):
 def test_a_number_with_leading_zeros_is_refused_since_it_would_lose_them():
     with pytest.raises(UserError, match=r'001 would be the number 1; write "001" for the word'):
         written.space_of_words(["subject=[a, 001]"])
-    words = ['subject=["001", 10, 0, 0.1]']
-    assert written.space_of_words(words)[0].tree == {"subject": ["001", 10, 0, 0.1]}
+    words = ['subject=["001", 10, 0, 0.1, run 01, "a, 01, b"]']
+    values = ["001", 10, 0, 0.1, "run 01", "a, 01, b"]
+    assert written.space_of_words(words)[0].tree == {"subject": values}
 
 
 def test_a_group_and_a_key_inside_it_are_refused_with_the_way_to_search_both():

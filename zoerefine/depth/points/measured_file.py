@@ -96,8 +96,7 @@ class MeasuredFile:
                         "decimal point, not a comma"
                     )
                 line = measured(row, f"{path} line {reader.line_num}")
-                ends = frozenset([(line.x, line.y), line.second])
-                same = line.frame, ends, line.metres, line.along_ray
+                same = line.frame, frozenset(line.pixels), line.metres, line.along_ray
                 if (first := seen.setdefault(same, reader.line_num)) != reader.line_num:
                     raise UserError(f"{line.where} is the same as line {first}: remove one")
                 rows.append({name: row[name] or "" for name in columns})
@@ -109,13 +108,13 @@ class MeasuredFile:
         return cls(path, columns, rows, lines)
 
     def added(self, row: Row) -> "MeasuredFile":
-        """With one more line, in the place of one of the same pixel.
+        """With one more line, in the place of one of the same pixel or pixels.
 
         Raises `UserError` for what is no measurement.
         """
         new = measured(row, f"frame {row.get('frame')}")
         same = [number for number, line in enumerate(self.lines)
-                if line.frame == new.frame and line.pixels == new.pixels]  # fmt: skip
+                if line.frame == new.frame and {*line.pixels} == {*new.pixels}]  # fmt: skip
         kept = self.without(*same)
         columns = [*kept.columns, *(name for name in row if row[name] and name not in kept.columns)]
         return MeasuredFile(self.path, columns, [*kept.rows, row], [*kept.lines, new])

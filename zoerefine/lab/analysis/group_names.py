@@ -131,9 +131,10 @@ def metric_texts(
     sizes = [abs(value) for value in values if value and math.isfinite(value)]
     if sizes and not 10 ** (digits - 1 - decimals) <= max(sizes) < LARGE:
         return [f"{value:{sign}.{decimals - 2}e}" for value in values]
-    if sizes and every:
-        decimals = min(max(decimals, math.ceil(-math.log10(min(sizes)))), decimals + 5)
-    return [f"{value:{sign}.{decimals}f}" for value in values]
+    if every:
+        needed = (math.ceil(-math.log10(size)) for size in sizes)
+        decimals = max(decimals, *(one for one in needed if one <= decimals + 5), 0)
+    return [f"{value + 0.0:{sign}.{decimals}f}" for value in values]  # -0.0 is 0
 
 
 def format_value(value: Any, digits: int = 2) -> str:

@@ -179,6 +179,8 @@ def test_rows_of_one_step_and_other_parts_are_not_taken_for_one_series(run, part
         ("left/cv.csv", ",acc\ncount,2\nmean,.75\n", "the first column (count, mean)"),
         ("left/cv.csv", "k,acc\n0,.9\n1,.6\nmean,.75\n", "k (a number, mean)"),
         ("left/cv.csv", "metric,value\nacc,.9\nloss,.6\n", "metric (acc, loss)"),
+        ("left/cv.csv", "data,acc\ncifar10,.9\ncifar100,.6\n", "data (cifar10, cifar100)"),
+        ("left/cv.csv", ",acc\nfold_0,.9\nfold_1,.6\n", "the first column (fold_0, fold_1)"),
         ("left/cv.csv", ",class,acc\n0,car,.9\n1,road,.6\n", "class (car, road)"),
         (
             "left/cv.jsonl",
@@ -205,7 +207,8 @@ def test_an_index_of_numbers_or_times_and_a_metric_called_like_a_part_are_no_par
     assert points(run, "acc") == {1: 0.5, 2: 0.75}
     for rows in ("acc,scene,class\n0.5,a,2.0\n0.75,b,1.0\n",  # facts of a row
                  "is_best,acc\nTrue,0.5\nFalse,0.75\n", "loss,acc\nNone,0.5\n0.4,0.75\n",
-                 "time,acc\nNov 26 15:00,0.5\nNov 27 9:00,0.75\n"):  # fmt: skip
+                 "time,acc\nNov 26 15:00,0.5\nNov 27 9:00,0.75\n",
+                 "file,acc\nepoch1.pt,0.5\nepoch2.pt,0.75\n"):  # fmt: skip
         run.write("left/history.csv", rows)
         assert points(run, "acc") == {1: 0.5, 2: 0.75}
 
@@ -221,8 +224,19 @@ def test_a_header_inside_a_csv_names_the_rows_below_it(run):
     assert read_metrics(run).final == {"acc": 0.6, "test_acc": 91.2, "test_loss": 0.31}
     run.write("left/log.csv", "acc,loss\n.5,1\n.6,.9\nloss,acc\n.8,.7\n")
     assert read_metrics(run).final == {"acc": 0.7, "loss": 0.8}
-    run.write("left/log.csv", "epoch,kind,acc\n1,a,.5\n,step,\n2,b,.6\nend,,\n3,b,.7\n")
-    assert points(run, "acc") == {1: 0.5, 2: 0.6, 3: 0.7}
+    run.write("left/log.csv", "epoch,acc\n1,.5\n2,.6\n\nacc,test\n.4,.3\n")
+    assert read_metrics(run).final == {"acc": 0.6, "test": 0.3}
+    assert (
+        "the header in line 5 has no column of steps, so acc below" in read_metrics(run).faults[0]
+    )
+
+
+@pytest.mark.parametrize("odd", [",step,", "end,,", "# resumed,now,", "skipped,nan_loss,none"])
+def test_words_in_a_row_of_a_csv_are_no_header(run, odd):
+    run.write("left/log.csv", f"epoch,kind,acc\n1,a,.5\n{odd}\n2,b,.6\n")
+    assert points(run, "acc") == {1: 0.5, 2: 0.6}
+    run.write("left/log.csv", "time,acc\n12:00:01,0.5\n12:00:02,diverged\n12:00:03,.4\n")
+    assert points(run, "acc") == {1: 0.5, 3: 0.4}
 
 
 def test_a_row_of_json_without_a_step_is_of_the_step_before(run):

@@ -5,13 +5,15 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
 
+from zoerefine.base.errors import first_few
 from zoerefine.lab.runs.metrics.series import (
     EPOCH,
     MAX_BYTES,
+    NAMED,
     NO_VALUE,
     NUMBERED,
     ODD_NUMBER,
@@ -88,10 +90,12 @@ class CsvLog(MetricLog):
             if earlier_lines and line > earlier_lines:
                 earlier_lines = 0
                 self.begin_attempt()
-            if read and (header := columns.header_in(row)):
+            is_apart = not lines[line - 2].strip()
+            if read and (header := columns.header_in(row, is_apart)):
                 rows.fieldnames = header
                 if (columns := self._columns(header)) is None:
                     break
+                columns = self._without_steps_lost(columns, line)
                 continue
             if any(row.pop(None, ())):  # the values without a column
                 self.faults["row"] = (
@@ -132,6 +136,19 @@ class CsvLog(MetricLog):
                 if name and name.lower() not in STEP_NAMES and name not in twice
             },
         )
+
+    def _without_steps_lost(self, columns: "Columns", line: int) -> "Columns":
+        """The columns below a later header; a metric with steps has none of those without."""
+        if columns.counters or not self.has_steps:
+            return columns
+        lost = [name for name in columns.metrics.values() if name in self.points]
+        if lost:
+            self.faults["header"] = (
+                f"the header in line {line} has no column of steps, so {first_few(lost, NAMED)} "
+                f"below it {'is' if len(lost) == 1 else 'are'} not read"
+            )
+        kept = {column: name for column, name in columns.metrics.items() if name not in lost}
+        return replace(columns, metrics=kept)
 
     def _add_row(
         self,
@@ -203,13 +220,15 @@ class Columns:
         known = (step for step in steps if step is not None and not isnan(step))
         return next(known, None if self.counters else number)
 
-    def header_in(self, row: Mapping[Any, Any]) -> list[str]:
-        """The names of a header that comes again inside a file; empty for a row of values."""
+    def header_in(self, row: Mapping[Any, Any], is_apart: bool) -> list[str]:
+        """The names of a later header, which is apart or has a known one; empty for values."""
         cells = [*(row[name] for name in row if name is not None), *row.get(None, ())]
-        if any(parse_number(cell or "") is not None for cell in cells):
+        if any(ODD_NUMBER.match(cell or "") for cell in cells):
             return []
-        names = [cell.strip() for cell in cells if cell is not None]
-        return names if 1 < len(names) == len({*names} - NO_VALUE) else []
+        names = [cell.strip(" \t\ufeff") for cell in cells if cell is not None]
+        known = {*STEP_NAMES, *self.metrics.values()}
+        is_header = 1 < len(names) == len({*names} - NO_VALUE)
+        return names if is_header and (is_apart or known.intersection(names)) else []
 
     def odd_step(self, row: Mapping[str, str]) -> str:
         """A step with a decimal comma; empty where there is none."""

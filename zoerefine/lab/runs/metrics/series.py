@@ -26,7 +26,9 @@ PARTS = (*TABLES, *("phase", "split", "mode", "rank", "worker", "trial", "run", 
 PART_TYPES = (str, int, float)
 NO_VALUE = {"", "-", "n/a", "N/A", "NA", "None", "null"}
 FLAGS = {"True", "False", "true", "false"}
-NUMBERED = "a number"  # in messages
+# In the first column: a number, a time, what counts (`epoch_1`); not `fold_1`, `cifar10`.
+COUNTED = re.compile(r"[-+]?[.,]?\d|.*(epoch|step|iter|ckpt|checkpoint|\d:\d)", re.IGNORECASE)
+NUMBERED = "a number"  # such a cell, in messages
 
 # Columns and keys that count steps, the preferred one first. None of them is a metric.
 EPOCH = "epoch"
@@ -231,7 +233,7 @@ def part_of(row: Mapping[str, Any], phase: str, has_step: bool) -> dict[str, str
             continue
         text = str(value).strip() if isinstance(value, PART_TYPES) else ""
         if name == index and not part:
-            text = "" if text in FLAGS | NO_VALUE else NUMBERED if re.search(r"\d", text) else text
+            text = "" if text in FLAGS | NO_VALUE else NUMBERED if COUNTED.match(text) else text
         elif not (has_step or name == index or part in REPEATS) and parse_number(text) is not None:
             text = ""  # a metric, such as the loss of classes
         # A number with decimals is a metric of that name.

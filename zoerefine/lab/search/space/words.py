@@ -40,7 +40,8 @@ from zoerefine.lab.launch.job import NO_CONFIG, OPTIONS
 
 OLDER, SWITCH = "HPO", "USE_HPO"
 NUMBER = r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
-LEADING_ZEROS = re.compile(r"(?<=[\[,{:\s])0\d+(?=\s*[,\]}])")
+LEADING_ZEROS = re.compile(r"[\[,]\s*(0\d+)\s*(?=[,\]])")
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 RANGE = re.compile(rf"({NUMBER})\s*\.\.\s*({NUMBER})(?:\s+(log)|\s+step\s+({NUMBER}))?")
 
 
@@ -170,10 +171,10 @@ def space_of_word(word: str) -> SpaceSource:
             value = parse_yaml(text).tree
         except YamlError:
             value = None
-        if zeros := LEADING_ZEROS.search(text):  # subjects and folds are often called so
+        if zeros := LEADING_ZEROS.search(QUOTED.sub("", text)):  # subjects, folds
             raise UserError(
-                f"--search {shown(word)}: {zeros[0]} would be the number {int(zeros[0])}; write "
-                f'"{zeros[0]}" for the word'
+                f"--search {shown(word)}: {zeros[1]} would be the number {int(zeros[1])}; write "
+                f'"{zeros[1]}" for the word'
             )
     if not (key and equals and isinstance(value, list | dict)):
         raise UserError(
