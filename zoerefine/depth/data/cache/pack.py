@@ -242,11 +242,16 @@ class FramePacker:
         self._orientation = images.OrientationWarning()
 
     @property
+    def code(self) -> str:
+        """See `packing_code`."""
+        return packing_code()
+
+    @property
     def header(self) -> dict[str, Any]:
         """cache.json without the digests, which are known once all is packed."""
         return {
             "digest": self.digest,
-            "code": packing_code(),
+            "code": self.code,
             "label": self.dataset.label,
             "pseudo_label": label_of(self.pseudo, self.dataset.pseudo_label),
             "pseudo": self.pseudo.as_json(),

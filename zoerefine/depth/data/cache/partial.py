@@ -44,6 +44,9 @@ class Packer(Protocol):
     faults: dict[int, str]
 
     @property
+    def code(self) -> str: ...
+
+    @property
     def header(self) -> dict[str, Any]: ...
     def pack(self, index: int, record: np.ndarray) -> int: ...
     def require_few_broken(self, broken: int, first: str) -> None: ...
@@ -120,7 +123,7 @@ class PartialCache:
         Of records that were cut short only the missing ones are packed again.
         """
         facts = self._facts()
-        if facts and facts["code"] != self.packer.header["code"]:
+        if facts and facts["code"] != self.packer.code:
             say(f"{self.partial} was begun by other code: all frames are packed again")
         elif facts and facts["frames.npy"] != file_length(self.partial / "frames.npy"):
             say(f"{self.partial}/frames.npy was cut short: all frames are packed again")
@@ -142,7 +145,7 @@ class PartialCache:
     def _write_facts(self) -> None:
         """State the code, and the lengths of the files, which packing does not change."""
         lengths = {name: file_length(self.partial / name) for name in ("frames.npy", "records.bin")}
-        atomic.write_json(self.partial / FACTS, {"code": self.packer.header["code"]} | lengths)
+        atomic.write_json(self.partial / FACTS, {"code": self.packer.code} | lengths)
 
     def _open_frames(self) -> np.ndarray:
         """The frame table of an earlier build, or a new one where there is none."""
@@ -194,7 +197,7 @@ class PartialCache:
         except (UserError, KeyError) as error:  # damage there never stops work here
             say(f"no records are copied from {folder}: {error}")
             return None
-        if header.get("code") != self.packer.header["code"]:
+        if header.get("code") != self.packer.code:
             say(f"no records are copied from {folder}: other code packed them")
             return None
         to_do = np.flatnonzero(self.frames["state"] == store.TO_DO)

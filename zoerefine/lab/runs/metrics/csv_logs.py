@@ -90,8 +90,7 @@ class CsvLog(MetricLog):
             if earlier_lines and line > earlier_lines:
                 earlier_lines = 0
                 self.begin_attempt()
-            is_apart = not lines[line - 2].strip()
-            if read and (header := columns.header_in(row, is_apart)):
+            if read and (header := columns.header_in(row, lines[line - 2])):
                 rows.fieldnames = header
                 if (columns := self._columns(header)) is None:
                     break
@@ -220,15 +219,15 @@ class Columns:
         known = (step for step in steps if step is not None and not isnan(step))
         return next(known, None if self.counters else number)
 
-    def header_in(self, row: Mapping[Any, Any], is_apart: bool) -> list[str]:
-        """The names of a later header, which is apart or has a known one; empty for values."""
+    def header_in(self, row: Mapping[Any, Any], above: str) -> list[str]:
+        """The names of a later header, below an empty line or with a known one; else empty."""
         cells = [*(row[name] for name in row if name is not None), *row.get(None, ())]
         if any(ODD_NUMBER.match(cell or "") for cell in cells):
             return []
         names = [cell.strip(" \t\ufeff") for cell in cells if cell is not None]
         known = {*STEP_NAMES, *self.metrics.values()}
         is_header = 1 < len(names) == len({*names} - NO_VALUE)
-        return names if is_header and (is_apart or known.intersection(names)) else []
+        return names if is_header and (not above.strip() or known.intersection(names)) else []
 
     def odd_step(self, row: Mapping[str, str]) -> str:
         """A step with a decimal comma; empty where there is none."""
