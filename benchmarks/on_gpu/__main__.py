@@ -36,7 +36,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], *([inherited] if inhe
 
 # Time limit of each section in seconds on a GPU. The whole program has one, too: a section may take
 # what the ones before it have left, and is left out if that is next to nothing.
-SECTIONS = {"whole_run": 120, "calls": 50, "engines": 110, "step": 40, "embedded": 120,
+SECTIONS = {"whole_run": 120, "calls": 50, "engines": 150, "step": 40, "embedded": 120,
             "loading": 50, "training": 130, "gpu_tests": 100}  # fmt: skip
 WHOLE_LIMIT_S, LEAST_S = 470, 5
 CPU_LIMIT_S = 600  # of each section's small version

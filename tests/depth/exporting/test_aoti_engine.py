@@ -153,6 +153,15 @@ def test_no_unpacked_file_is_left_while_it_runs(aoti_bundle, frames, tmp_path, m
     assert engine(*frames(1, 30, 40)).shape == (1, 30, 40)
 
 
+def test_torch_before_2_13_loads_a_bundle_from_a_file(aoti_bundle, frames, monkeypatch):
+    rgb, zoe = frames(2, 30, 40)
+    expected = load_bundle(aoti_bundle).arrays(rgb, zoe)
+    monkeypatch.setattr(aoti_engine, "SINCE_2_13", False)
+    monkeypatch.setattr(aoti_engine, "unpack", lambda *words: pytest.fail("it reads no folder"))
+    for found, wanted in zip(load_bundle(aoti_bundle).arrays(rgb, zoe), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_a_library_that_torch_cannot_load_is_one_line(aoti_bundle, tmp_path):
     broken = tmp_path / "broken.pt2"
     with zipfile.ZipFile(aoti_bundle) as old, zipfile.ZipFile(broken, "w") as new:
@@ -222,6 +231,15 @@ def test_missing_cuda_headers_are_one_line(run, command, gpu_at_hand):
     assert (done.code, len(done.err.splitlines())) == (2, 1)
     assert "aoti for a GPU needs CUDA's headers, and cuda_runtime.h was not found" in done.err
     assert "nvidia/cu13 after `pip install 'nvidia-cuda-runtime==13.0.*' 'nvidia-" in done.err
+
+
+@on_cpu
+def test_torch_before_2_13_builds_none_for_a_gpu(run, command, gpu_at_hand, monkeypatch):
+    """An H200 with torch 2.11: the process that loaded one ended in a segmentation fault."""
+    monkeypatch.setattr(aoti_engine, "SINCE_2_13", False)
+    done = command("export", run.path, "--engine", "aoti")
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert "aoti for a GPU needs torch 2.13" in done.err
 
 
 @on_cpu

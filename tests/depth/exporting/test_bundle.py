@@ -117,8 +117,10 @@ def test_a_bundle_without_confidence_refines_and_says_so_when_asked(tmp_path, fr
 
 def test_torch_alone_can_load_it(bundle):
     code = (
-        "import sys, torch; m = torch.jit.load(sys.argv[1])\n"
-        "if torch.cuda.is_available(): torch.set_default_device('cuda')\n"
+        "import sys, torch\n"
+        "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+        "m = torch.jit.load(sys.argv[1], map_location=device)\n"
+        "torch.set_default_device(device)\n"
         "outputs = m(torch.zeros(1, 30, 40, 3, dtype=torch.uint8),"
         " torch.full((1, 30, 40), 512).to(torch.uint16))\n"
         "print(*(output.shape for output in outputs))"

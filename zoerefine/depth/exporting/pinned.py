@@ -95,5 +95,6 @@ class _Pinned:
         """A tensor in this memory, with any content."""
         size = math.prod(shape) * dtype.itemsize
         if self.memory is None or len(self.memory) < size:
-            self.memory = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+            # Whatever the caller's default device is: only memory of the CPU can be pinned.
+            self.memory = torch.empty(size, dtype=torch.uint8, pin_memory=True, device="cpu")
         return self.memory[:size].view(dtype).view(tuple(shape))

@@ -41,6 +41,7 @@ CONTAINER = PT2
 GRAPHS = 4
 TAKES_ARRAYS = False
 MODEL = "model"  # the name of a package's only model
+SINCE_2_13 = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
 MODEL_FOLDER, OBJECTS_FOLDER = f"data/aotinductor/{MODEL}", "data/constants"
 
 # Kernels are compiled for AVX2, which x86-64 processors have had since 2013. Convolutions use what
@@ -84,6 +85,8 @@ def missing_requirement() -> str:
 
 def missing_for_gpu() -> str:
     """What building for a GPU needs and this machine lacks; "" if nothing."""
+    if not SINCE_2_13:
+        return "aoti for a GPU needs torch 2.13: torch 2.11 crashes when it loads one"
     if not find_spec("triton"):
         return "aoti needs Triton: pip install triton"
     folders = cuda_include_folders()
@@ -246,7 +249,7 @@ def load(bundle: Bundle) -> Forward:
     with tempfile.TemporaryDirectory(prefix="zoerefine-") as folder:
         try:
             loader = torch._C._aoti.AOTIModelPackageLoader(
-                str(unpack(bundle.data, Path(folder))), MODEL, alone, 1, index
+                str(package_for_loader(bundle.data, Path(folder))), MODEL, alone, 1, index
             )
         except (OSError, RuntimeError, ValueError) as error:  # ValueError: of an engine class
             raise UserError(
@@ -263,10 +266,22 @@ def load(bundle: Bundle) -> Forward:
     return forward
 
 
-def unpack(data: bytes, folder: Path) -> Path:
-    """The folder of a package's files, which the loader reads while it is created.
+def package_for_loader(data: bytes, folder: Path) -> Path:
+    """A package in a form that torch's loader reads while it is created.
 
-    It looks for objects beside the library, where torch's own unpacking puts them.
+    It can read a folder since torch 2.13; one that it unpacks itself stays until the process ends.
+    """
+    if SINCE_2_13:
+        return unpack(data, folder)
+    path = folder / "package.pt2"
+    path.write_bytes(data)
+    return path
+
+
+def unpack(data: bytes, folder: Path) -> Path:
+    """The folder of a package's files.
+
+    The loader looks for objects beside the library, where torch's own unpacking puts them.
     """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         root = archive.namelist()[0].split("/")[0]
