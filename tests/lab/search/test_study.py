@@ -78,18 +78,14 @@ def test_best_yaml_keeps_a_seed_that_was_searched(open_study):
     assert load_config(study.run.path / "best.yaml").SEED == 7
 
 
-def test_best_yaml_trains_on_the_validation_scenes_of_a_split_file_too(
-    open_study, tmp_path, capsys
-):
+def test_best_yaml_keeps_the_validation_scenes_of_a_split_file(open_study, tmp_path):
     split = Split(("scene00",), ("scene01", "scene03"), ("scene02",))
     write_split(split, tmp_path / "split.json")
     study = open_study("{SEED: [7]}", "STUDY.TRIALS", 1, "DATA.SPLIT", tmp_path / "split.json")
     complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.1}))
     publish_best(study)
-    file = study.run.path / "best.yaml"
-    _, found = find_data(load_config(file))
-    assert found == Split(("scene00", "scene01", "scene03"), (), ("scene02",))
-    assert f"{file} trains at full length, on validation scenes too" in capsys.readouterr().err
+    _, found = find_data(load_config(study.run.path / "best.yaml"))
+    assert (found.train, found.val, found.test) == (split.train, split.val, split.test)
 
 
 def test_a_refiner_with_more_parameters_than_the_limit_is_not_trained(searched):
@@ -114,9 +110,7 @@ def test_several_objectives_give_a_pareto_front_within_the_limits(open_study):
     assert [trial.values for trial in study.best()] == [[0.2, 4.0], [0.3, 2.0], [0.5, 1.0]]
 
 
-def test_each_point_of_the_front_is_trained_with_its_seeds_and_exported(
-    open_study, one_engine, capsys
-):
+def test_each_point_of_the_front_is_trained_with_its_seeds_and_exported(open_study, one_engine):
     study = open_study(
         "{MODEL: {BASE: [4, 6]}}",
         *("STUDY.SAMPLER", "grid", "STUDY.OBJECTIVES", "[abs_rel, parameters]"),
@@ -136,9 +130,8 @@ def test_each_point_of_the_front_is_trained_with_its_seeds_and_exported(
         assert seed == load_config(folder / "config.yaml").SEED
         assert list((folder / "engine").glob("refiner.*"))
         weights.add((folder / "weights.sha256").read_text())
+        assert RunDir(folder).results()["calibration"]["scenes"] == 1
     assert len(weights) == 2
-    said = f"warning: {point.name}: not calibrated (no validation scenes): the correction is used"
-    assert said in capsys.readouterr().err
 
 
 def test_no_trial_within_the_limits_is_an_error(open_study):

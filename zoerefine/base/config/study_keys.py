@@ -78,7 +78,7 @@ class StudyKeys(KeyGroup):
         OneOf(
             {
                 "": "nothing",
-                "train": "train the best at full length, validation scenes included",
+                "train": "train the best at full length",
                 "train,export": "also export its engine",
             }
         ),

@@ -22,7 +22,7 @@ from zoerefine.base.registries import OBJECTIVES
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import with_values
 from zoerefine.depth.data.cache.cache import Cache
-from zoerefine.depth.data.split import Split, write_split
+from zoerefine.depth.data.split import Split
 from zoerefine.depth.metrics import arrow
 from zoerefine.depth.study.objectives import measure, measure_config
 from zoerefine.depth.study.processes import train_in_processes
@@ -42,21 +42,15 @@ def publish_training(study: RunDir, name: str, cfg: Config, cache: Cache, split:
     """Write `<name>.yaml`, then train and export it as STUDY.THEN says.
 
     The file is an ordinary configuration: training it gives the run `<name>` again. Trainings with
-    further seeds are in `<name>-seed<seed>`.
+    further seeds are in `<name>-seed<seed>`. The validation scenes stay apart, since the refiner is
+    calibrated on them.
 
     Args:
         cfg: with the best values, not frozen. It is changed.
     """
     then, seeds = cfg.STUDY.THEN, cfg.STUDY.SEEDS
     cfg.STUDY.THEN = ""
-    cfg.DATA.VAL_FRACTION = 0.0  # at full length, validation scenes included in training
-    split = Split(tuple(sorted(split.train + split.val)), (), split.test)
-    if cfg.DATA.SPLIT:
-        cfg.DATA.SPLIT = str(study.path / f"{name}-split.json")
-        write_split(split, Path(cfg.DATA.SPLIT))
-    file = study.path / f"{name}.yaml"
-    save_config(cfg, file)
-    say(f"{file} trains at full length, on validation scenes too: its figures are not the trial's")
+    save_config(cfg, study.path / f"{name}.yaml")
     for seed in range(cfg.SEED, cfg.SEED + seeds) if then else ():
         run = RunDir(study.path / (name if seed == cfg.SEED else f"{name}-seed{seed}"))
         seeded = with_values(cfg, {"SEED": seed})
@@ -69,7 +63,7 @@ def publish_training(study: RunDir, name: str, cfg: Config, cache: Cache, split:
 def train_fully(study: RunDir, cfg: Config, run: RunDir, cache: Cache, split: Split) -> None:
     """Train and test; a finished run is left as it is."""
     if run.status().state != "finished":
-        say(f"training {run.path.name} at full length, validation scenes included")
+        say(f"training {run.path.name} at full length")
     count = cfg.STUDY.DEVICES
     elsewhere = partial(train_in_processes, study, count, None) if count > 1 else None
     results = job.train_for_study(study, run, cfg, cache, split, elsewhere=elsewhere)

@@ -283,8 +283,8 @@ def train_and_record(cfg: Config, run: RunDir, dataset: Dataset, split: splits.S
     record_provenance(run, cfg, cache)
     wait_for_all()
     results = train(cfg, run, cache, split)
-    if lines := closing_lines(results):
-        say("\n".join(lines))
-        for line in warnings(results):
-            warn(line)
+    for line in closing_lines(results):
+        say(line)
+    for line in warnings(results):
+        warn(line)
     complete_provenance(run)

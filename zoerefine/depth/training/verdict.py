@@ -21,10 +21,14 @@ DEPTHS = {
 
 
 def closing_lines(results: Mapping[str, Any]) -> list[str]:
-    """What ends a training: the calibration, each depth's metrics, a line a scene."""
+    """What ends a training: the calibration, each depth's metrics, a line a scene.
+
+    That there is no calibration is one of the `warnings`.
+    """
+    calibration = [calibration_line(results)] if results.get("calibration") else []
     test = results.get("test") or {}
     if not test.get("refined"):
-        return [calibration_line(results)]
+        return calibration
     width = max(map(len, DEPTHS.values()))
     scenes = results.get("test_scenes", {})
     head = counted(len(scenes), "test scene")
@@ -41,7 +45,7 @@ def closing_lines(results: Mapping[str, Any]) -> list[str]:
                 for which in ("pseudo", "global_scale", "refined")
             )
             lines.append(f"{scene}: {SELECTION_METRIC} {figures}")
-    return [calibration_line(results), *lines]
+    return [*calibration, *lines]
 
 
 def calibration_line(results: Mapping[str, Any]) -> str:
