@@ -37,7 +37,7 @@ from common.rooms.room_refiners import FULL, KNOWS, NEW, Refiners, refiners_of_r
 from common.rooms.sides import best_factor
 
 from zoerefine.base.depth_limits import FARTHEST_M, NEAREST_M
-from zoerefine.base.errors import run_command
+from zoerefine.base.exit_codes import run_command
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.files.images import read_rgb
 from zoerefine.base.progress import say, track

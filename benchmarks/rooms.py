@@ -43,7 +43,7 @@ from common.rooms.tables import (
 from common.timing import in_turns
 
 from zoerefine.base.config import Config, load_config, to_dict
-from zoerefine.base.errors import run_command
+from zoerefine.base.exit_codes import run_command
 from zoerefine.base.progress import say, track
 from zoerefine.depth.data.split import Split, split_scenes
 from zoerefine.depth.data.synthetic import synthesize

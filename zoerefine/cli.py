@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from zoerefine import __version__
-from zoerefine.base.errors import UserError, run_command
+from zoerefine.base.errors import UserError
+from zoerefine.base.exit_codes import run_command
 from zoerefine.base.progress import be_quiet
 
 COMMANDS = {

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from zoerefine.base.errors import UserError, storage_fault
+from zoerefine.base.errors import UserError
+from zoerefine.base.files.storage_faults import storage_fault
 
 TESTS = 14
 FEW = 10  # examples of a test, in `make test`

@@ -291,7 +291,7 @@ INSTEAD = (
 VARIABLE = re.compile(r"\$(?:([A-Z_][A-Z0-9_]*)|\{([A-Z_][A-Z0-9_]*)\})")
 
 
-def storage_fault(url: str) -> str:
+def url_fault(url: str) -> str:
     """Why a text cannot be STUDY.STORAGE; empty if it can."""
     if not url:
         return ""

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError
+from zoerefine.base.errors import UserError
+from zoerefine.base.exit_codes import INTERRUPTED, USER_ERROR
 from zoerefine.base.progress import be_quiet
 from zoerefine.base.registries import EXECUTORS
 

@@ -7,7 +7,7 @@ from typing import Any
 from zoerefine.base.config.declare import LONGEST_S, MOST_EPOCHS, KeyGroup, key
 from zoerefine.base.config.value_types import Check, Integer, ListOf, MappingOf, Number, OneOf, Text
 from zoerefine.base.registries import OBJECTIVES, PRUNERS, SAMPLERS
-from zoerefine.base.secrets import storage_fault
+from zoerefine.base.secrets import url_fault
 
 OBJECTIVE = OneOf(OBJECTIVES)
 
@@ -52,7 +52,7 @@ class StudyKeys(KeyGroup):
         "objectives among the trials that are as good in the others",
     )  # fmt: skip
     STORAGE: str = key(
-        Text("empty, sqlite:///FILE or postgresql://USER@HOST/DATABASE", storage_fault, True), "",
+        Text("empty, sqlite:///FILE or postgresql://USER@HOST/DATABASE", url_fault, True), "",
         "the study's database; empty: a SQLite file beside the trials",
     )  # fmt: skip
     WORKERS: int = key(

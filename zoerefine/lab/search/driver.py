@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import USER_ERROR, UserError
+from zoerefine.base.errors import UserError
+from zoerefine.base.exit_codes import USER_ERROR
 from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.lab.launch.process.child import StopForwarding

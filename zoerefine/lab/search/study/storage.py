@@ -24,7 +24,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.file_lock import lock, try_lock
 from zoerefine.base.progress import warn
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.secrets import password_variable, register_secret, storage_fault
+from zoerefine.base.secrets import password_variable, register_secret, url_fault
 
 SAID_AFTER_S = 2.0  # a lock that is held for longer than a write takes
 
@@ -90,7 +90,7 @@ def storage_url(text: str, folder: Path) -> sqlalchemy.URL:
     """
     if not text:
         return sqlalchemy.URL.create("sqlite", database=str(folder / "study.db"))
-    fault, url = storage_fault(text), None
+    fault, url = url_fault(text), None
     if not fault:
         try:
             url = make_url(text)
