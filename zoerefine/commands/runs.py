@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
 def selected(args: argparse.Namespace) -> "tuple[list[RunRow], list[RunRow], dict[str, str]]":
     """All runs, the selected ones in order, and what `--where` could not be applied to."""
     from zoerefine.lab.listing.index import find_rows
-    from zoerefine.lab.listing.table import Selection, select, sort_rows
+    from zoerefine.lab.listing.selection import Selection, select, sort_rows
 
     selection = Selection(*filters(args))
     if changes_labels(args) and not args.runs and selection.is_everything:

@@ -19,7 +19,7 @@ from zoerefine.lab.analysis.report.tables import difference_rows
 from zoerefine.lab.analysis.statistics.comparisons import compare_groups
 from zoerefine.lab.launch.record.show import show_run
 from zoerefine.lab.listing.index import RunIndex
-from zoerefine.lab.listing.table import Selection, select
+from zoerefine.lab.listing.selection import Selection, select
 from zoerefine.lab.runs.collect import collect
 from zoerefine.lab.runs.filter import parse_filter
 from zoerefine.lab.runs.read import MOST_METRICS

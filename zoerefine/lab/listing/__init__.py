@@ -7,5 +7,6 @@ OPEN = (
     "protection",
     "removal",
     "row",
+    "selection",
     "table",
 )
