@@ -38,7 +38,7 @@ from zoerefine.lab.launch.process.child import (
     job_command,
     stop_group,
 )
-from zoerefine.lab.launch.process.output import LOST_CONNECTION
+from zoerefine.lab.launch.process.end_reason import LOST_CONNECTION
 from zoerefine.lab.launch.variables import LIBRARY, python_path
 from zoerefine.lab.search.subject import ClaimLost, TrialMonitor
 

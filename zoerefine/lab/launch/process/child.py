@@ -19,7 +19,8 @@ from pathlib import Path
 
 from zoerefine.base.run_dir import NODE, RUN_FOLDER, RunDir
 from zoerefine.base.secrets import hide_secrets
-from zoerefine.lab.launch.process.output import JobEnd, OutputLog, Outputs
+from zoerefine.lab.launch.process.end_reason import JobEnd
+from zoerefine.lab.launch.process.output import OutputLog, Outputs
 from zoerefine.lab.launch.record.provenance import add, now
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -26,7 +26,7 @@ from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating
 from zoerefine.lab.launch.process.child import Meeting, NodePlace, OneNode, StopForwarding
-from zoerefine.lab.launch.process.output import EFFECT, NODE_ENDED
+from zoerefine.lab.launch.process.end_reason import EFFECT, NODE_ENDED
 
 # The exit code of node 0's launch where its job has failed and another node does not answer. Slurm
 # may take minutes until it calls that node dead.
