@@ -12,7 +12,7 @@ import numpy as np
 
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.progress import say
-from zoerefine.lab.launch.git.mirror import home_folder
+from zoerefine.lab.launch.home import home_folder
 
 PEERS = Path(__file__).parents[1] / "peers"
 SOURCES = {"naive": "pictures", "dali_": "pictures", "decoding": "world"}  # of programs that decode

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from zoerefine.base.progress import say
-from zoerefine.lab.launch.git.mirror import home_folder
+from zoerefine.lab.launch.home import home_folder
 
 MLFLOW = "mlflow-skinny==3.17.2"
 NOT_INSTALLED = "mlflow cannot be installed here"

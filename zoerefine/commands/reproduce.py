@@ -11,7 +11,8 @@ from zoerefine.base.errors import UserError, counted, visible
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands.options import Parser, add_shared, as_path, print_json
 from zoerefine.commands.show import progress_of
-from zoerefine.lab.launch.git.mirror import home_folder, mirrors_in_use
+from zoerefine.lab.launch.git.mirror import mirrors_in_use
+from zoerefine.lab.launch.home import home_folder
 from zoerefine.lab.launch.launcher import start
 from zoerefine.lab.launch.record.comparison import (
     DIFFERS,

@@ -11,7 +11,7 @@ from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import UserError
 from zoerefine.base.progress import is_quiet
 from zoerefine.commands import options
-from zoerefine.lab.launch.git.mirror import home_folder
+from zoerefine.lab.launch.home import home_folder
 from zoerefine.lab.launch.housekeeping import (
     clean,
     print_cluster_jobs,

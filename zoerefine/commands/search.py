@@ -32,7 +32,7 @@ from zoerefine.commands.options import (
     resources_of,
     settings_of,
 )
-from zoerefine.lab.launch.git.mirror import home_folder
+from zoerefine.lab.launch.home import home_folder
 from zoerefine.lab.search.space.reader import check_sampler, check_search_space
 from zoerefine.lab.search.space.space import Parameter, all_keys
 from zoerefine.lab.search.space.words import combined, space_in_file, space_of_words

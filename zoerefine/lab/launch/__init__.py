@@ -3,6 +3,7 @@
 # What other packages import from here; the rest is this package's own.
 OPEN = (
     "git",
+    "home",
     "housekeeping",
     "included",
     "job",

@@ -25,7 +25,8 @@ from zoerefine.base.yaml.keys import flatten, value_at, with_facts, with_values
 from zoerefine.base.yaml.read import YamlError, load_yaml, read_yaml
 from zoerefine.base.yaml.write import YAML_SUFFIXES, dump_value, dump_yaml, same_data
 from zoerefine.lab.launch.git.changes import Changes
-from zoerefine.lab.launch.git.mirror import home_folder, mirrors_in_use
+from zoerefine.lab.launch.git.mirror import mirrors_in_use
+from zoerefine.lab.launch.home import home_folder
 from zoerefine.lab.launch.included import read_included
 from zoerefine.lab.launch.job import (
     IN_PLACE,
