@@ -10,7 +10,7 @@ from typing import Any
 from zoerefine.base.config_roles import OWN_MODULES, Role, role_of
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.yaml.keys import flatten
-from zoerefine.base.yaml.write import read_value
+from zoerefine.base.yaml.overrides import read_value
 from zoerefine.lab.launch.included import Included
 from zoerefine.lab.launch.job import IN_PLACE, JOB_OPTIONS, OPTIONS, Job
 from zoerefine.lab.launch.workspace.left import Inputs

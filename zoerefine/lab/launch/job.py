@@ -14,8 +14,8 @@ from typing import Any
 from zoerefine.base.registries import ENVIRONMENTS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import value_at
+from zoerefine.base.yaml.overrides import NEW_KEY
 from zoerefine.base.yaml.read import Document, YamlError, load_yaml
-from zoerefine.base.yaml.write import NEW_KEY
 from zoerefine.lab.launch.environment import CURRENT
 
 GIB = 2**30

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.yaml.write import NEW_KEY
+from zoerefine.base.yaml.overrides import NEW_KEY
 from zoerefine.lab.launch.environment import CURRENT
 from zoerefine.lab.launch.git.commands import GITLINK, LINK, git
 from zoerefine.lab.launch.job import IN_PLACE, NO_CONFIG, Job

@@ -18,6 +18,7 @@ from zoerefine.base.config.search import SearchedKeys, read_search
 from zoerefine.base.config.value_types import WrongValue, shown
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.keys import merged, nested
+from zoerefine.base.yaml.overrides import NEW_KEY, YAML_SUFFIXES, read_value, with_value
 from zoerefine.base.yaml.read import (
     Document,
     YamlError,
@@ -27,14 +28,7 @@ from zoerefine.base.yaml.read import (
     plain_value,
     read_yaml,
 )
-from zoerefine.base.yaml.write import (
-    NEW_KEY,
-    YAML_SUFFIXES,
-    dump_yaml,
-    read_value,
-    same_data,
-    with_value,
-)
+from zoerefine.base.yaml.write import dump_yaml, same_data
 from zoerefine.lab.launch.included import Included
 from zoerefine.lab.launch.job import NO_CONFIG, OPTIONS
 
