@@ -42,7 +42,7 @@ def search(cfg: "CfgNode") -> "RunDir":
     with as_in_a_new_process():  # imports, too: rich draws random numbers in one
         from zoerefine.depth.study.trials import OwnTraining
         from zoerefine.lab.search.driver import run_study
-        from zoerefine.lab.search.space.reader import check_search_space
+        from zoerefine.lab.search.space.checks import check_search_space
 
         return run_study(OwnTraining(cfg, check_search_space(cfg)))
 

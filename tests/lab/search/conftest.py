@@ -13,7 +13,7 @@ from tests.processes import git
 from zoerefine.base.config import load_config
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands import search
-from zoerefine.lab.search.space.reader import check_search_space
+from zoerefine.lab.search.space.checks import check_search_space
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
 from zoerefine.lab.search.study.storage import open_storage, storage_url
 from zoerefine.lab.search.study.study import Study

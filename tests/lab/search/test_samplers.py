@@ -10,7 +10,7 @@ from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import OBJECTIVES, PRUNERS, SAMPLERS
 from zoerefine.lab.search.space import reader
-from zoerefine.lab.search.space.reader import check_search_space
+from zoerefine.lab.search.space.checks import check_search_space
 from zoerefine.lab.search.space.space import suggest
 from zoerefine.lab.search.study import samplers
 from zoerefine.lab.search.study.claims import claim_trial, complete

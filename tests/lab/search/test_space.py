@@ -10,9 +10,10 @@ from zoerefine.base.config.search import OWN_KEYS, TreeKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.keys import with_values
 from zoerefine.base.yaml.read import Document
-from zoerefine.lab.search.space.reader import endless_ranges, read_space
+from zoerefine.lab.search.space.checks import endless_ranges
+from zoerefine.lab.search.space.reader import read_space
+from zoerefine.lab.search.space.script_section import SpaceSource
 from zoerefine.lab.search.space.space import all_names, combinations, params_of, size_of, suggest
-from zoerefine.lab.search.space.words import SpaceSource
 
 
 def space_of(tree, keys=OWN_KEYS):

@@ -14,7 +14,7 @@ from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating
 from zoerefine.lab.search.script.study import open_study
-from zoerefine.lab.search.space.reader import check_sampler
+from zoerefine.lab.search.space.checks import check_sampler
 from zoerefine.lab.search.study import claims
 from zoerefine.lab.search.study.storage import waits_for_run
 from zoerefine.lab.search.study.study import Study

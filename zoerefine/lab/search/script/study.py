@@ -46,8 +46,7 @@ from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.runs.metrics import recorded_patterns
 from zoerefine.lab.search.script.runner import run_launch, unread_values
 from zoerefine.lab.search.space.reader import read_space
-from zoerefine.lab.search.space.space import Parameter, Range, Values
-from zoerefine.lab.search.space.words import (
+from zoerefine.lab.search.space.script_section import (
     SpaceSource,
     combined,
     read_config,
@@ -57,6 +56,7 @@ from zoerefine.lab.search.space.words import (
     with_options,
     without_space,
 )
+from zoerefine.lab.search.space.space import Parameter, Range, Values
 from zoerefine.lab.search.study.trials import SCRIPT_STUDY, Criteria, Direction, settings_file
 from zoerefine.lab.search.subject import TrialRunner
 

@@ -1,12 +1,10 @@
-"""Where a search space is written: in a config, in a file of its own, or as words.
+"""The section SEARCH of a script's config, or of a file of its own.
 
-In a script's config it is the section SEARCH, or in the older form the section HPO: a tree with
-`USE_HPO: true` and plain lists. The section is taken out, since the script does not know it. Which
-keys such a config has is here, too.
+The older form is a section HPO: a tree with `USE_HPO: true` and plain lists. The section is taken
+out of the config, since the script does not know it. Which keys such a config has is here, too.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,17 +13,15 @@ from typing import Any
 
 from zoerefine.base.config.schema import SEARCH
 from zoerefine.base.config.search import SearchedKeys, read_search
-from zoerefine.base.config.value_types import WrongValue, shown
+from zoerefine.base.config.value_types import WrongValue
 from zoerefine.base.errors import UserError
-from zoerefine.base.yaml.keys import merged, nested
+from zoerefine.base.yaml.keys import merged
 from zoerefine.base.yaml.overrides import NEW_KEY, YAML_SUFFIXES, read_value, with_value
 from zoerefine.base.yaml.read import (
     Document,
     YamlError,
     load_yaml,
     parse_mapping,
-    parse_yaml,
-    plain_value,
     read_yaml,
 )
 from zoerefine.base.yaml.write import dump_yaml, same_data
@@ -33,10 +29,6 @@ from zoerefine.lab.launch.included import Included
 from zoerefine.lab.launch.job import NO_CONFIG, OPTIONS
 
 OLDER, SWITCH = "HPO", "USE_HPO"
-NUMBER = r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
-LEADING_ZEROS = re.compile(r"[\[,]\s*(0\d+)\s*(?=[,\]])")
-QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-RANGE = re.compile(rf"({NUMBER})\s*\.\.\s*({NUMBER})(?:\s+(log)|\s+step\s+({NUMBER}))?")
 
 
 @dataclass(frozen=True)
@@ -133,50 +125,6 @@ def space_in_file(path: Path) -> SpaceSource:
     """A file with a SEARCH tree, under that name or by itself. Raises `UserError`."""
     document = read_yaml(path)
     return space_in_config(document) or SpaceSource(document.tree, document)
-
-
-def space_of_words(words: Sequence[str]) -> list[SpaceSource]:
-    """The spaces of `KEY=LOW..HIGH [log | step S]` and `KEY=[A, B]`. Raises `UserError`."""
-    keys = [word.partition("=")[0].strip() for word in words]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise UserError(f"--search: {key} is given twice: keep one")
-        if inner := next((one for one in keys if one.startswith(f"{key}.")), ""):
-            raise UserError(
-                f"--search: {key} and {inner} cannot both be searched, since one is inside the "
-                f"other; for a group of Hydra write --search 'choice=[A, B]' and, after --, "
-                f"'{key}={{choice}}'"
-            )
-    return [space_of_word(word) for word in words]
-
-
-def space_of_word(word: str) -> SpaceSource:
-    """The space of one option --search."""
-    key, equals, text = (part.strip() for part in word.partition("="))
-    found = RANGE.fullmatch(text)
-    if found:
-        low, high, log, step = found.groups()
-        value: Any = {"low": plain_value(low), "high": plain_value(high)}
-        value |= {"log": True} if log else {"step": plain_value(step)} if step else {}
-        if isinstance(value.get("step"), float):  # 0..1 step 0.1 is of fractions, as 0.0..1.0 is
-            value = {name: float(number) for name, number in value.items()}
-    else:
-        try:
-            value = parse_yaml(text).tree
-        except YamlError:
-            value = None
-        if zeros := LEADING_ZEROS.search(QUOTED.sub("", text)):  # subjects, folds
-            raise UserError(
-                f"--search {shown(word)}: {zeros[1]} would be the number {int(zeros[1])}; write "
-                f'"{zeros[1]}" for the word'
-            )
-    if not (key and equals and isinstance(value, list | dict)):
-        raise UserError(
-            f"--search {shown(word)} is neither KEY=LOW..HIGH, KEY=LOW..HIGH log, KEY=LOW..HIGH "
-            "step S nor KEY=[A, B]"
-        )
-    tree = nested(key.split("."), value)
-    return SpaceSource(tree, Document(tree, {}, "--search"))
 
 
 def combined(trees: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
