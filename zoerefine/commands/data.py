@@ -171,7 +171,7 @@ def synthesize(args: argparse.Namespace) -> None:
 
 def inspect(args: argparse.Namespace) -> int:
     """Print the report, draw the contact sheet; exit code 1 for a data set with faults."""
-    from zoerefine.base.files.atomic import refuse_foreign
+    from zoerefine.base.files.foreign import refuse_foreign
     from zoerefine.depth.data.inspect.contact_sheet import contact_sheet
     from zoerefine.depth.data.inspect.inspection import inspect
     from zoerefine.depth.data.layouts.readers import open_dataset

@@ -200,7 +200,8 @@ def check(args: argparse.Namespace) -> None:
 
 def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     """Open and check all inputs; nothing is written before. With --measured also its room."""
-    from zoerefine.base.files.atomic import check_pairs, refuse_foreign
+    from zoerefine.base.files.atomic import check_pairs
+    from zoerefine.base.files.foreign import refuse_foreign
     from zoerefine.depth.data.metric_points import PointFiles
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.exporting.outputs import NO_CONFIDENCE
@@ -332,7 +333,8 @@ def evaluate(job: "Inference", done: "Done", args: argparse.Namespace, refines: 
     Args:
         refines: whether refined depth comes from a refiner.
     """
-    from zoerefine.base.files.atomic import JSON_MARK, write_json
+    from zoerefine.base.files.atomic import write_json
+    from zoerefine.base.files.foreign import JSON_MARK
     from zoerefine.depth.infer.evaluate import advice, evaluate, table, training_scenes_line
     from zoerefine.depth.infer.results import METRICS_FILE
 

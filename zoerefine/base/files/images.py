@@ -21,7 +21,8 @@ import numpy as np
 from PIL import ExifTags, Image, PngImagePlugin
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import PNG_START, read_regular_file, replacing
+from zoerefine.base.files.atomic import read_regular_file, replacing
+from zoerefine.base.files.foreign import PNG_START
 from zoerefine.base.progress import warn
 
 # Limits, checked before memory is taken.

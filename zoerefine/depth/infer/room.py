@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import JSON_MARK, digest_json, write_json
+from zoerefine.base.files.atomic import digest_json, write_json
+from zoerefine.base.files.foreign import JSON_MARK
 from zoerefine.base.progress import say
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.intrinsics import Intrinsics, checked_intrinsics

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import refuse_foreign
+from zoerefine.base.files.foreign import refuse_foreign
 from zoerefine.base.files.images import (
     OrientationWarning,
     check_pixels,

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import refuse_foreign
+from zoerefine.base.files.foreign import refuse_foreign
 from zoerefine.base.progress import track
 from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts.readers import UNPRINTABLE

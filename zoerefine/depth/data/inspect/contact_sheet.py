@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import MADE_BY
+from zoerefine.base.files.foreign import MADE_BY
 from zoerefine.base.files.images import read_rgb, write_png
 from zoerefine.depth.data.cache.decode import read_depth, read_zoe
 from zoerefine.depth.data.dataset import Dataset, Frame, evenly_spaced

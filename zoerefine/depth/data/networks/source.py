@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.errors import UserError, visible
-from zoerefine.base.files.atomic import JSON_MARK, digest_json, write_json
+from zoerefine.base.files.atomic import digest_json, write_json
+from zoerefine.base.files.foreign import JSON_MARK
 from zoerefine.base.progress import say
 from zoerefine.depth.data import ZOEDEPTH_MODEL
 from zoerefine.depth.data.intrinsics import Intrinsics
