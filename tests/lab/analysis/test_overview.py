@@ -4,7 +4,8 @@ import pytest
 
 from tests.lab.analysis.awkward_runs import SETS, add_groups
 from tests.lab.analysis.drawn_texts import assert_filled, assert_readable, texts_of
-from zoerefine.lab.analysis.groups import Measure, choose_measure, group_costs, make_groups
+from zoerefine.lab.analysis.costs import group_costs
+from zoerefine.lab.analysis.groups import Measure, choose_measure, make_groups
 from zoerefine.lab.analysis.pictures.captions import spread
 from zoerefine.lab.analysis.pictures.overview import overview_figure
 from zoerefine.lab.analysis.pictures.style import LAYOUTS, style

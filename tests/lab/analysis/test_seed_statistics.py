@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoerefine.lab.analysis.groups import pareto_front
+from zoerefine.lab.analysis.costs import pareto_front
 from zoerefine.lab.analysis.statistics.significance import (
     difference_interval,
     estimate,

@@ -5,14 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoerefine.base.errors import counted, first_few
+from zoerefine.lab.analysis.costs import front_of_means, group_costs
 from zoerefine.lab.analysis.group_names import shortened
-from zoerefine.lab.analysis.groups import (
-    Measure,
-    RunGroup,
-    front_of_means,
-    group_costs,
-    not_comparable,
-)
+from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable
 from zoerefine.lab.analysis.pictures.style import PALETTE
 from zoerefine.lab.analysis.statistics.significance import ENOUGH_RUNS, ESTIMATOR, INTERVAL
 from zoerefine.lab.runs.record import Collection, Run

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.files.atomic import write_text
+from zoerefine.lab.analysis.costs import Cost, front_of_means, group_costs
 from zoerefine.lab.analysis.group_names import metric_text, shortened
-from zoerefine.lab.analysis.groups import Cost, Measure, RunGroup, front_of_means, group_costs
+from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.captions import (
     Label,
     facts,
