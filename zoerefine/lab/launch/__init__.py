@@ -5,6 +5,7 @@ OPEN = (
     "git",
     "home",
     "housekeeping",
+    "identity",
     "included",
     "job",
     "launcher",

@@ -10,7 +10,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import create_ignored_folder, replacing, write_json
 from zoerefine.base.files.file_lock import Wait
 from zoerefine.base.machine.cores import share_cores
@@ -21,7 +20,8 @@ from zoerefine.lab.launch.environment import CURRENT, job_python
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.commands import commit_tree
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
-from zoerefine.lab.launch.job import GIB, LIMIT_BYTES, Job, recorded_options
+from zoerefine.lab.launch.identity import is_finished, refuse_another_job
+from zoerefine.lab.launch.job import Job, recorded_options
 from zoerefine.lab.launch.plan import LaunchPlan, handed_over, make_plan, next_execution
 from zoerefine.lab.launch.process import child
 from zoerefine.lab.launch.process.nodes import NODE_LOST, FirstNode, OtherNode
@@ -85,7 +85,7 @@ def start(
     """
     node = node_of(run, plan.job.processes)
     own = node.own
-    refuse_another_job(plan, own)
+    refuse_another_job(plan.identity, own)
     if left.pending_workspace(own) is None and is_finished(run, plan.job):
         return 0
     with ExitStack() as stack:
@@ -164,32 +164,6 @@ def working_folder(job: Job, workspace: Path, run: RunDir) -> Path:
     script = workspace / Path(job.module).parent if job_module.is_script(job.module) else workspace
     folders = {"workspace": workspace, "script": script, "caller": job.caller, "run": run.path}
     return folders[job.cwd]
-
-
-def is_finished(run: RunDir, job: Job) -> bool:
-    """Whether a run is finished; if so, says it, and what becomes of options of the job that make
-    it no other job.
-    """
-    if run.status().state != "finished":
-        return False
-    say(f"{run.path} is finished: nothing to do")
-    if job.metric_patterns and take_patterns(run, job.metric_patterns):
-        say(f"{run.path}: its metrics are now those of this --metric-pattern")
-    limit_bytes = run.recorded().get("left_limit_bytes", LIMIT_BYTES)
-    if job.left_limit_bytes not in (LIMIT_BYTES, limit_bytes):
-        say(f"{run.path}: --left-limit was {limit_bytes / GIB:g}; --again runs it with another one")
-    return True
-
-
-def take_patterns(run: RunDir, patterns: Sequence[str]) -> bool:
-    """Record other metric patterns in a run that has ended; returns whether they are others."""
-    from zoerefine.lab.runs.metrics import recorded_patterns  # late: it needs regex
-
-    recorded = run.recorded()
-    differ = bool(recorded) and recorded_patterns(recorded) != tuple(patterns)
-    if differ:
-        provenance.add(run, metric_patterns=list(patterns))
-    return differ
 
 
 def record(
@@ -274,16 +248,6 @@ def link_latest(run: RunDir) -> None:
 
 
 # A launch's run directory: of this job, and nothing left behind unless the job starts.
-
-
-def refuse_another_job(plan: LaunchPlan, run: RunDir) -> None:
-    """Raises `UserError` where the folder holds the run of another job."""
-    recorded = run.recorded().get("identity")
-    if recorded is not None and recorded != plan.identity:
-        raise UserError(
-            f"{run.path} belongs to another job: its commit, config or words differ; remove that "
-            "folder, or give another --name"
-        )
 
 
 def create_run_root(run: RunDir) -> None:
