@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_leaves
 from yacs.config import CfgNode
 
 from zoerefine.base.config import defaults, merge
-from zoerefine.base.exit_codes import run_command
+from zoerefine.cli import run_command
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.pack import build_cache
 from zoerefine.depth.data.layouts.readers import open_dataset

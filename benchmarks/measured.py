@@ -37,10 +37,10 @@ from common.rooms.room_refiners import FULL, KNOWS, NEW, Refiners, refiners_of_r
 from common.rooms.sides import best_factor
 
 from zoerefine.base.depth_limits import FARTHEST_M, NEAREST_M
-from zoerefine.base.exit_codes import run_command
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.files.images import read_rgb
 from zoerefine.base.progress import say, track
+from zoerefine.cli import run_command
 from zoerefine.depth.data.cache.decode import read_truth_m, read_zoe
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.layouts.readers import open_dataset

@@ -43,8 +43,8 @@ from common.rooms.tables import (
 from common.timing import in_turns
 
 from zoerefine.base.config import Config, load_config, to_dict
-from zoerefine.base.exit_codes import run_command
 from zoerefine.base.progress import say, track
+from zoerefine.cli import run_command
 from zoerefine.depth.data.split import Split, split_scenes
 from zoerefine.depth.data.synthetic import synthesize
 from zoerefine.depth.model import build_refiner

@@ -34,8 +34,8 @@ from common.timing import in_turns
 
 from zoerefine.base.config import Config, load_config
 from zoerefine.base.depth_limits import FARTHEST_M
-from zoerefine.base.exit_codes import run_command
 from zoerefine.base.progress import say, track
+from zoerefine.cli import run_command
 from zoerefine.depth.data.cache.decode import read_objects, read_zoe
 from zoerefine.depth.data.dataset import Clip, Dataset, Frame
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M

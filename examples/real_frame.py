@@ -23,7 +23,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.exit_codes import run_command
+from zoerefine.cli import run_command
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.dataset import Dataset, Frame
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M

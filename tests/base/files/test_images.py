@@ -278,7 +278,7 @@ def test_a_limit_of_opencv_is_one_error(tmp_path):
     code = (
         "import sys\nfrom pathlib import Path\n"
         "from zoerefine.base.files.images import read_values\n"
-        "from zoerefine.base.exit_codes import run_command\n"
+        "from zoerefine.cli import run_command\n"
         "sys.exit(run_command(lambda: read_values(Path('a.png'))))"
     )
     env = os.environ | {"OPENCV_IO_MAX_IMAGE_PIXELS": "100"}

@@ -148,7 +148,7 @@ def test_an_engine_for_the_lean_runtime_is_version_compatible(
 LOAD = """
 import sys
 sys.path.insert(0, {folder!r})
-from zoerefine.base.exit_codes import run_command as run
+from zoerefine.cli import run_command as run
 from zoerefine.depth.exporting.bundle.bundle import load_bundle
 run(lambda: load_bundle({path!r}))
 """

@@ -58,7 +58,7 @@ def test_the_engine_is_in_the_package_once(tensorrt_pt2_bundles):
 
 def test_without_the_runtime_the_error_is_one_line(tensorrt_pt2_bundles):
     code = (
-        "import sys\nfrom zoerefine.base.exit_codes import run_command as run\n"
+        "import sys\nfrom zoerefine.cli import run_command as run\n"
         "from zoerefine.depth.exporting.bundle.bundle import load_bundle\n"
         "run(lambda: load_bundle(sys.argv[1]))"
     )

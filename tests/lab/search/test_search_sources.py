@@ -10,7 +10,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.overrides import merge_overrides
 from zoerefine.base.yaml.read import parse_mapping
 from zoerefine.lab.search.script.study import as_word, override_words
-from zoerefine.lab.search.space import words as written
+from zoerefine.lab.search.space import script_section, search_option
 from zoerefine.lab.search.space.reader import read_space
 
 CONFIG = """\
@@ -32,7 +32,7 @@ KEYS_FILE = Path("c.yaml")
 
 def searched(text, name="c.yaml"):
     """The SEARCH tree of a config."""
-    return written.space_in_config(parse_mapping(text, name)).read(KEYS)
+    return script_section.space_in_config(parse_mapping(text, name)).read(KEYS)
 
 
 def test_values_have_the_types_of_the_configs_own_values():
@@ -76,10 +76,10 @@ def test_the_older_form_is_read_and_taken_out():
         "  MODEL: {USE_HPO: False, NAME: [a, b]}\n"
     )
     assert searched(text) == {"TRAIN": {"LR": [0.1, 0.01], "EPOCHS": [3]}}
-    assert written.without_space(parse_mapping(text, "c.yaml")) == CONFIG
+    assert script_section.without_space(parse_mapping(text, "c.yaml")) == CONFIG
     switched_off = text.replace("USE_HPO: True", "USE_HPO: False")
-    assert written.space_in_config(parse_mapping(switched_off, "c.yaml")) is None
-    assert written.without_space(parse_mapping(switched_off, "c.yaml")) == switched_off
+    assert script_section.space_in_config(parse_mapping(switched_off, "c.yaml")) is None
+    assert script_section.without_space(parse_mapping(switched_off, "c.yaml")) == switched_off
     with pytest.raises(UserError, match="has both SEARCH and HPO: keep one"):
         searched(f"{text}SEARCH: {{TRAIN: {{LR: [1.0]}}}}\n")
 
@@ -95,16 +95,16 @@ def test_the_older_form_is_read_and_taken_out():
 def test_the_rest_of_the_config_stays_as_it_is_written(section):
     for text in (CONFIG + section, section + CONFIG, CONFIG + section + "LAST: on\n"):
         document = parse_mapping(text, "c.yaml")
-        assert written.without_space(document) == text.replace(section, "")
+        assert script_section.without_space(document) == text.replace(section, "")
 
 
 def test_a_space_that_shares_lines_with_other_keys_is_taken_out_by_its_meaning():
     text = "{TRAIN: {LR: 0.1},\nSEARCH: {TRAIN: {LR: [1.0]}}}\n"
-    assert yaml.safe_load(written.without_space(parse_mapping(text, "c.yaml"))) == {
+    assert yaml.safe_load(script_section.without_space(parse_mapping(text, "c.yaml"))) == {
         "TRAIN": {"LR": 0.1}
     }
     text = '{"a": 1, "SEARCH": {"a": [1, 2]}}'
-    assert written.without_space(parse_mapping(text, "c.json")) == '{\n  "a": 1\n}\n'
+    assert script_section.without_space(parse_mapping(text, "c.json")) == '{\n  "a": 1\n}\n'
 
 
 @pytest.mark.parametrize(
@@ -119,48 +119,48 @@ def test_a_space_that_shares_lines_with_other_keys_is_taken_out_by_its_meaning()
     ],
 )
 def test_a_word_gives_a_range_or_a_list(word, tree):
-    assert written.space_of_word(word).read(KEYS) == {"TRAIN": {"LR": tree}}
+    assert search_option.space_of_word(word).read(KEYS) == {"TRAIN": {"LR": tree}}
 
 
 @pytest.mark.parametrize("word", ["TRAIN.LR", "=1..2", "TRAIN.LR=0.1", "TRAIN.LR=1..2 fast",
                                   "TRAIN.LR=[1", "TRAIN.LR="])  # fmt: skip
 def test_a_word_of_another_form_is_refused_with_the_forms(word):
     with pytest.raises(UserError, match=r"is neither KEY=LOW\.\.HIGH"):
-        written.space_of_word(word).read(KEYS)
+        search_option.space_of_word(word).read(KEYS)
 
 
 def test_a_number_with_leading_zeros_is_refused_since_it_would_lose_them():
     with pytest.raises(UserError, match=r'001 would be the number 1; write "001" for the word'):
-        written.space_of_words(["subject=[a, 001]"])
+        search_option.space_of_words(["subject=[a, 001]"])
     words = ['subject=["001", 10, 0, 0.1, run 01, "a, 01, b"]']
     values = ["001", 10, 0, 0.1, "run 01", "a, 01, b"]
-    assert written.space_of_words(words)[0].tree == {"subject": values}
+    assert search_option.space_of_words(words)[0].tree == {"subject": values}
 
 
 def test_a_group_and_a_key_inside_it_are_refused_with_the_way_to_search_both():
     with pytest.raises(UserError, match=r"optim and optim\.lr cannot both.*'optim=\{choice}'"):
-        written.space_of_words(["optim.lr=1..2", "optim=[adam, sgd]"])
+        search_option.space_of_words(["optim.lr=1..2", "optim=[adam, sgd]"])
 
 
 def test_a_key_that_is_given_twice_is_refused():
     with pytest.raises(UserError, match="--search: lr is given twice: keep one"):
-        written.space_of_words(["lr=[0.1, 0.2]", " lr =0.3..0.4"])
+        search_option.space_of_words(["lr=[0.1, 0.2]", " lr =0.3..0.4"])
 
 
 def test_a_file_holds_the_tree_with_or_without_its_name(tmp_path):
     file = tmp_path / "space.yaml"
     for text in ("SEARCH: {TRAIN: {LR: [1.0]}}\n", "TRAIN: {LR: [1.0]}\n"):
         file.write_text(text)
-        assert written.space_in_file(file).read(KEYS) == {"TRAIN": {"LR": [1.0]}}
+        assert script_section.space_in_file(file).read(KEYS) == {"TRAIN": {"LR": [1.0]}}
     file.write_text("TRAIN:\n  LRR: [1.0]\n")
     with pytest.raises(UserError, match=r"space\.yaml:2: SEARCH\.TRAIN\.LRR cannot be searched"):
-        written.space_in_file(file).read(KEYS)
+        script_section.space_in_file(file).read(KEYS)
 
 
 def test_later_spaces_replace_single_keys():
     first = {"TRAIN": {"LR": {"low": 1, "high": 2}, "EPOCHS": [1]}}
     later = {"TRAIN": {"LR": {"low": 3, "high": 4, "log": True}}, "MODEL": {"NAME": ["a"]}}
-    assert written.combined([first, later]) == {
+    assert script_section.combined([first, later]) == {
         "TRAIN": {"LR": {"low": 3, "high": 4, "log": True}, "EPOCHS": [1]},
         "MODEL": {"NAME": ["a"]},
     }

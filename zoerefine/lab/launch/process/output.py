@@ -10,6 +10,7 @@ import termios
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -30,7 +31,11 @@ class OutputLog:
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self.last_words = LastWords()
+
+    @cached_property
+    def last_words(self) -> LastWords:
+        """What the lines say of the job's end."""
+        return LastWords()
 
     def write_line(self, line: bytes, is_stderr: bool = True) -> None:
         """Write one complete line."""
