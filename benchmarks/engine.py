@@ -33,6 +33,7 @@ from zoerefine.base.machine.device import has_amx, has_bf16
 from zoerefine.base.progress import say, track
 from zoerefine.base.registries import ENGINES
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, save_bundle
 from zoerefine.depth.exporting.engine_kinds import EngineKind, Forward, engine_kind
 from zoerefine.depth.exporting.onnx_graph import to_onnx
@@ -81,7 +82,7 @@ def main() -> None:
 def frame_rows(source: ExportSource, args: argparse.Namespace, folder: Path) -> list[Row]:
     """Rows of every kind of bundle on the frames of a data set."""
     bundles = make_bundles(source, folder, args.quick)
-    frames = sample_frames(args.frames)
+    frames = sample_frames(open_dataset(args.frames))
     rows: list[Row] = []
     for side in track(bundles, len(bundles), "checking", "bundle"):
         assert side.file is not None

@@ -241,7 +241,7 @@ def test_an_engine_is_compared_on_pseudo_depth_on_the_pictures_grid(scannet):
     root = scannet("scene0000_00")
     for path in root.rglob("pseudo/*.png"):
         write_image(path, np.arange(12, dtype=np.uint16).reshape(3, 4) + 1)
-    rgb_u8, zoe_u16 = sample_frames(str(root))
+    rgb_u8, zoe_u16 = sample_frames(readers.open_dataset(root))
     assert rgb_u8.shape == (3, 6, 8, 3) and zoe_u16.shape == (3, 6, 8)
     assert zoe_u16[0, :2, :4].tolist() == [[1, 1, 2, 2]] * 2
 

@@ -19,6 +19,7 @@ from zoerefine.base.config import load_config, save_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import ENGINES
 from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.exporting import verify
 from zoerefine.depth.exporting.build import EngineBuilder
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest
@@ -328,6 +329,14 @@ def test_int8_is_calibrated_on_training_scenes_only(builder):
     frames = list(builder.source.calibration())
     assert len(frames) == 4 * len(scenes["train"])  # four frames a scene, and of no other scene
     assert all(rgb.shape == (1, 3, 24, 32) and zoe.shape == (1, 1, 24, 32) for rgb, zoe in frames)
+
+
+def test_an_export_opens_its_data_once(run, monkeypatch):
+    read, opened = habitatdyn.read, []
+    monkeypatch.setattr(habitatdyn, "read", lambda root: opened.append(root) or read(root))
+    builder = EngineBuilder(run)
+    assert len(builder.frames[0]) and list(builder.source.calibration())
+    assert len(opened) == 1
 
 
 def test_a_sweep_builds_every_engine_and_publishes_the_fastest(

@@ -1,10 +1,15 @@
 """The OpenVINO engine and signals of its process."""
 
+import gc
 import subprocess
 import sys
+import weakref
 from importlib.util import find_spec
 
 import pytest
+
+from tests.depth.exporting.sources import untrained_source
+from zoerefine.depth.exporting.engine_kinds import engine_kind
 
 pytestmark = pytest.mark.skipif(find_spec("openvino") is None, reason="OpenVINO is not installed")
 
@@ -34,3 +39,13 @@ def test_ctrl_c_after_engines_were_freed_is_handled(tmp_path):
     command = [sys.executable, "-c", PROGRAM, tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr
+
+
+def test_a_source_is_freed_after_its_engines_are_built():
+    source = untrained_source()
+    for precision in ("fp32", "int8"):
+        engine_kind("openvino").build(source, precision)
+    refiner = weakref.ref(source.refiner)
+    del source
+    gc.collect()
+    assert refiner() is None

@@ -3,7 +3,7 @@
 import copy
 import inspect
 from dataclasses import asdict
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from zoerefine.base.machine.cores import describe_processor
 from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data import area_mean, depth_codec
+from zoerefine.depth.data.dataset import Dataset
+from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.networks.source import source_from_json
 from zoerefine.depth.data.split import read_split
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest, save_bundle
@@ -66,10 +68,17 @@ class EngineBuilder:
         self.folder = run.engine / "builds"
         self.root, self.farthest_m = cfg.DATA.ROOT, cfg.DATA.FARTHEST_M
         refiner = load_refiner(run)
-        calibration = partial(
-            calibration_batches, run, self.root, height, width, refiner.takes_points
+        self.source = ExportSource(
+            refiner,
+            height,
+            width,
+            lambda: calibration_batches(run, self.dataset, height, width, refiner.takes_points),
         )
-        self.source = ExportSource(refiner, height, width, calibration)
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """All frames of the data, to compare on and to calibrate with."""
+        return open_dataset(self.root)
 
     @cached_property
     def frames(self) -> tuple[Tensor, Tensor]:
@@ -77,9 +86,9 @@ class EngineBuilder:
 
         Warns where the data have changed since the training.
         """
-        for data in changed_data(self.run, self.cfg):
+        for data in changed_data(self.run, self.cfg, self.dataset):
             warn(f"since then other: {data}; engines are compared and calibrated with them")
-        return sample_frames(self.root, self.source.refiner.takes_points)
+        return sample_frames(self.dataset, self.source.refiner.takes_points)
 
     def eager(self, device: torch.device) -> ShippedModule:
         """The refiner as it was trained, float32, with the same pre- and post-processing."""

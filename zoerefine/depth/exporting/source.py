@@ -2,7 +2,8 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +12,8 @@ from torch import Tensor, nn
 from zoerefine.base.errors import UserError
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
-from zoerefine.depth.data.dataset import Frame, evenly_spaced
+from zoerefine.depth.data.dataset import Dataset, Frame, evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
-from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.metric_points import MetricPoints
 from zoerefine.depth.data.split import read_split
 from zoerefine.depth.exporting.precision import (
@@ -36,12 +36,14 @@ class ExportSource:
         refiner: float32, on the CPU, in evaluation mode.
         height, width: the size that the refiner was trained at.
         calibration: yields batches of training frames at that size.
+        kept: what an engine of one precision made and that of another needs, by its name.
     """
 
     refiner: RefinerNetwork
     height: int
     width: int
     calibration: Callable[[], Iterator[RefinerInputs]]
+    kept: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def example(self, batch: int) -> RefinerInputs:
         """A random batch of plausible inputs on the CPU: [B, channels, h, w] and [B, 1, h, w]."""
@@ -93,13 +95,13 @@ CALIBRATION_FRAMES = 32  # of training scenes
 POINT_EVERY = 60  # pixels between points, in rows and columns
 
 
-def sample_frames(root: str, points: bool = False) -> tuple[Tensor, Tensor]:
+def sample_frames(dataset: Dataset, points: bool = False) -> tuple[Tensor, Tensor]:
     """Frames from all over the data set: RGB uint8 [N, H, W, 3], pseudo depth uint16 [N, H, W].
 
     With `points` they are inputs of an engine that takes metric points, and every second one has
     some.
     """
-    pictures = [read(frame) for frame in evenly_spaced(frames_with_zoe(root), FRAMES)]
+    pictures = [read(frame) for frame in evenly_spaced(frames_with_zoe(dataset), FRAMES)]
     same_size = [(rgb, zoe) for rgb, zoe in pictures if zoe.shape == pictures[0][1].shape]
     if points:
         same_size = [hinted(*one, some_points(one[1], n % 2)) for n, one in enumerate(same_size)]
@@ -118,14 +120,14 @@ def some_points(zoe_u16: np.ndarray, times: int) -> MetricPoints:
 
 
 def calibration_batches(
-    run: RunDir, root: str, height: int, width: int, points: bool = False
+    run: RunDir, dataset: Dataset, height: int, width: int, points: bool = False
 ) -> Iterator[RefinerInputs]:
     """Frames of the run's training scenes, one at a time, at the network's size.
 
     `points` as for `sample_frames`.
     """
     train = set(read_split(run.split_file).train)
-    in_training = [frame for frame in frames_with_zoe(root) if frame.scene in train]
+    in_training = [frame for frame in frames_with_zoe(dataset) if frame.scene in train]
     frames = evenly_spaced(in_training, CALIBRATION_FRAMES)
     processing = PrePostProcessing(height, width)
     for number, frame in enumerate(track(frames, len(frames), "calibrating", "frame")):
@@ -135,10 +137,11 @@ def calibration_batches(
         yield processing.before(torch.from_numpy(rgb)[None], torch.from_numpy(zoe)[None])
 
 
-def frames_with_zoe(root: str) -> list[Frame]:
+def frames_with_zoe(dataset: Dataset) -> list[Frame]:
     """The frames that have pseudo depth. Raises `UserError` if there are none."""
-    frames = [frame for frame in open_dataset(root).frames if frame.zoe is not None]
+    frames = [frame for frame in dataset.frames if frame.zoe is not None]
     if not frames:
+        root = dataset.root
         raise UserError(
             f"no frame in {root} has pseudo depth, and an engine is compared on such frames: make "
             f"it with `zoerefine data pseudo {root}`"

@@ -97,11 +97,15 @@ def find_data(cfg: Config) -> tuple[Dataset, splits.Split]:
     return dataset, split
 
 
-def find_dataset(cfg: Config) -> Dataset:
-    """The data set with the clips that DATA selects. Raises `UserError`; nothing is written."""
+def find_dataset(cfg: Config, opened: Dataset | None = None) -> Dataset:
+    """The data set with the clips that DATA selects. Raises `UserError`; nothing is written.
+
+    Args:
+        opened: the data set of DATA.ROOT, where it is open already.
+    """
     check_data_root(cfg)
     data = cfg.DATA
-    dataset = open_dataset(data.ROOT)
+    dataset = opened or open_dataset(data.ROOT)
     dataset = replace(dataset, pictures=picture_digests(dataset.frames))
     dataset = select(dataset, data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
     return with_points(dataset, Path(data.POINTS)) if data.POINTS else dataset
@@ -268,10 +272,13 @@ def changed_since(run: RunDir, cfg: Config) -> str:
     return " and ".join([*found, *changed_data(run, cfg)])
 
 
-def changed_data(run: RunDir, cfg: Config) -> list[str]:
-    """The data in words if they have changed since a training; empty also where it is unknown."""
+def changed_data(run: RunDir, cfg: Config, opened: Dataset | None = None) -> list[str]:
+    """The data in words if they have changed since a training; empty also where it is unknown.
+
+    `opened` as for `find_dataset`.
+    """
     with suppress(UserError):
-        now = cache_digest(find_dataset(cfg), cfg.CACHE.HEIGHT, cfg.CACHE.WIDTH)
+        now = cache_digest(find_dataset(cfg, opened), cfg.CACHE.HEIGHT, cfg.CACHE.WIDTH)
         if now != run.recorded().get("cache_digest", now):
             return [f"the data in {cfg.DATA.ROOT} (folder, clips, names, sizes or times)"]
     return []

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -71,10 +71,12 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     """
     import openvino
 
-    model = converted(source, "int8" if precision == "int8" else "fp32")
+    name = "openvino int8" if precision == "int8" else "openvino"
+    if name not in source.kept:  # bf16 and fp32 share it: conversion takes most of the time
+        source.kept[name] = converted(source, precision)
     with tempfile.TemporaryDirectory() as folder:
         xml = Path(folder) / XML
-        openvino.save_model(model, xml, compress_to_fp16=precision == "bf16")
+        openvino.save_model(source.kept[name], xml, compress_to_fp16=precision == "bf16")
         files = {XML: xml.read_bytes(), WEIGHTS: xml.with_suffix(".bin").read_bytes()}
     return BuiltEngine(
         new_archive(files),
@@ -83,14 +85,13 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     )
 
 
-@lru_cache(1)  # bf16 and fp32 are built one after the other, and conversion takes most of the time
 def converted(source: ExportSource, precision: str) -> Any:
-    """OpenVINO's model of the core in a precision, with a dynamic batch."""
+    """OpenVINO's model of the core, in int8 or fp32, with a dynamic batch."""
     import openvino
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's, about functions of its own
-        program = source.program(source.core(precision))
+        program = source.program(source.core("int8" if precision == "int8" else "fp32"))
         model = openvino.convert_model(program, extension=[int8_extension()])
     size = source.height, source.width
     shapes = [openvino.PartialShape([-1, channels, *size]) for channels in (source.channels, 1)]
