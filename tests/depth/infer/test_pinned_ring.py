@@ -49,8 +49,8 @@ class SimulatedGPU:
         self.work, self.lock = [], threading.RLock()
         self.cuda = self
 
-    def empty(self, size, dtype, pin_memory):
-        assert pin_memory
+    def empty(self, size, dtype, pin_memory, device):
+        assert pin_memory and device == "cpu"
         memory = torch.full((size,), 0xEE, dtype=dtype).as_subclass(Pinned)
         Pinned.gpu = self
         return memory
