@@ -203,6 +203,20 @@ def start_script(tmp_path):
         yield lambda name, *words: start(platform_command(name, *words), cwd=tmp_path)
 
 
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """`analyze` in this process writes its tables and its page, and draws nothing.
+
+    Pictures take most of its time; the tests of pictures draw them.
+    """
+    from zoerefine.lab.analysis import analyze
+    from zoerefine.lab.analysis.report import page_pictures
+
+    monkeypatch.setattr(analyze, "draw_overview", lambda *_: [])
+    monkeypatch.setattr(analyze, "draw_settings", lambda *_: False)
+    monkeypatch.setattr(page_pictures, "draw_graph", lambda *_: {"wide": "", "narrow": ""})
+
+
 WRITE = """
 import sys
 from pathlib import Path

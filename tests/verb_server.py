@@ -34,6 +34,7 @@ LOADED = (
     "PIL.JpegImagePlugin",
     "alembic.command",
     "cv2",
+    "git",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_pdf",
     "matplotlib.backends.backend_svg",
@@ -51,6 +52,7 @@ LOADED = (
 LOADED_WITH_TORCH = (
     "torch",
     "torch._inductor",  # torch.use_deterministic_algorithms loads it
+    "torch.utils.tensorboard",
     "zoerefine.depth.training.job",
     "zoerefine.depth.training.check.checks",
     "zoerefine.depth.training.check.profile",
@@ -202,7 +204,25 @@ def load(with_torch):
         with suppress(ModuleNotFoundError):  # of torch
             for name in LOADED_WITH_TORCH:
                 importlib.import_module(name)
+    read_migrations_once()
     gc.freeze()  # a fork would copy every page whose objects its collector looks at
+
+
+def read_migrations_once():
+    """Alembic else runs all files of Optuna's migrations at each opening of a database."""
+    from alembic.script import ScriptDirectory
+    from optuna.storages import RDBStorage
+
+    known, make = {}, ScriptDirectory.from_config
+
+    def from_config(config):
+        place = config.get_main_option("script_location")
+        if place not in known:
+            known[place] = make(config)
+        return known[place]
+
+    ScriptDirectory.from_config = staticmethod(from_config)
+    RDBStorage("sqlite://")
 
 
 def listen(path):

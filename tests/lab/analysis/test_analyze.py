@@ -108,6 +108,7 @@ def test_runs_that_several_processes_read_are_all_collected(runs, tmp_path):
     assert collect([str(runs.folder / "*")], cache=RunCache(cache.file)) == found
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_unfinished_runs_are_listed_with_their_state(runs, tmp_path):
     runs.add("good")
     (runs.add("running") / "status.json").write_text('{"state": "running"}')
@@ -139,6 +140,7 @@ def test_runs_studies_and_globs_are_found_once(copied_study):
     assert [run.name for run in both.runs] == ["trial 0", "trial 1", "trial 2", "best"]
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_where_and_by_from_the_command_line(runs, tmp_path, capsys):
     for number, lr in enumerate((1e-3, 1e-2, 1e-1)):
         runs.add(f"r{number}", {"LR": lr})

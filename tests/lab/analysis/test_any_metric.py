@@ -24,6 +24,8 @@ from zoerefine.lab.runs.collect import collect
 from zoerefine.lab.runs.filter import parse_filter
 from zoerefine.lab.runs.read import MOST_METRICS
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 @pytest.fixture
 def foreign(tmp_path):
@@ -71,7 +73,6 @@ def test_several_metrics_have_a_folder_each(foreign, tmp_path):
     )
     assert groups_of(tmp_path / "out" / "val_acc") == ["lr 2", "lr 1"]
     assert groups_of(tmp_path / "out" / "val_f1") == ["lr 1", "lr 2"]
-    assert (tmp_path / "out" / "val_f1" / "overview.png").exists()
 
 
 def test_the_only_metric_is_taken_and_values_that_are_not_finite_have_no_place(foreign, tmp_path):

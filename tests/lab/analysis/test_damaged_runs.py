@@ -122,6 +122,7 @@ def test_damaged_contents_are_named_and_all_other_runs_are_analysed(runs, analyz
     assert not notes
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_what_is_no_regular_file_is_named_at_once(runs, analyze):
     def pipe(path):
         os.mkfifo(path)
@@ -147,6 +148,7 @@ def test_what_is_no_regular_file_is_named_at_once(runs, analyze):
 
 
 @pytest.mark.depth
+@pytest.mark.usefixtures("no_pictures")
 def test_manifests_with_fields_of_other_types_are_named(runs, analyze):
     manifests = [{}, [], None, "x", {"schema": "6"}, {"schema": 6}, {"schema": 6, "latency_ms": []}]
     for number, manifest in enumerate(manifests):
@@ -161,6 +163,7 @@ def test_manifests_with_fields_of_other_types_are_named(runs, analyze):
         assert len(named(lines, runs.folder / f"bad{number}")) == 1, lines
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_cells_of_tables_are_no_formulas_and_numbers_stay_numbers(runs, analyze):
     formulas = ["=1+1", "+cmd", "-cmd", "@SUM(A1)", "\tx"]
     numbers = ["-5.0e-3", "+7"]
@@ -192,6 +195,7 @@ def test_show_prints_control_characters_as_escapes(runs, here):
     assert all(line.isprintable() for line in out.splitlines())
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_damaged_digest_of_weights_is_named_and_a_pipe_is_not_waited_for(runs, analyze, capsys):
     first, second = runs.add("first"), runs.add("second", seed=1)
     digest = first / "weights.sha256"

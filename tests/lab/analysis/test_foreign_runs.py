@@ -85,6 +85,7 @@ def test_diff_prints_settings_and_metrics(launched):
     assert f"  val_acc: {x:.6f} -> {y:.6f} ({y - x:+.6f})" in text
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_without_a_metric_the_names_are_listed(launched, tmp_path):
     patterns = [str(launched.folder / "runs" / "mnist")]
     names = {name for run in collect(patterns).runs for name in run.finals}

@@ -198,6 +198,7 @@ def test_few_seeds_and_many_scenes_are_compared_by_scene(runs):
     assert found.scenes_p_adjusted == pytest.approx(2 / 2**8)  # both signs of all eight
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_copies_of_runs_are_left_out_and_named(runs, tmp_path):
     folders = [runs.add(f"s{seed}", seed=seed) for seed in range(4)]
     for number, folder in enumerate(folders):

@@ -36,8 +36,17 @@ def refused(done, message, tmp_path):
     return True
 
 
-@pytest.mark.parametrize("module", ["zoerefine.train", "tools.fit", "json.tool", "os", "this"])
-@pytest.mark.parametrize("words", [(), ("--cwd", "caller"), ("--seeds", "1,2")])
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("zoerefine.train", ()),
+        ("tools.fit", ()),
+        ("tools.fit", ("--cwd", "caller")),
+        ("tools.fit", ("--seeds", "1,2")),
+        ("json.tool", ()),
+        ("os", ()),
+    ],
+)
 def test_a_module_that_the_commit_does_not_have_is_refused(
     launch, elsewhere, tmp_path, module, words
 ):
@@ -61,8 +70,10 @@ def packaged(repository):
     return repository.commit("a package")
 
 
-@pytest.mark.parametrize("module", ["tools.fit", "tools"])
-@pytest.mark.parametrize("cwd", ["workspace", "caller", "run"])
+@pytest.mark.parametrize(
+    ("module", "cwd"),
+    [("tools.fit", "workspace"), ("tools", "workspace"), ("tools", "caller"), ("tools.fit", "run")],
+)
 def test_a_module_of_the_commit_runs_from_there(
     launch, elsewhere, packaged, home, tmp_path, module, cwd
 ):

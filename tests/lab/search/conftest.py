@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import CHECKOUT
 from tests.lab.search.gate import GATE
 from tests.processes import git
+from tests.verb_server import read_migrations_once
 from zoerefine.base.config import load_config
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands import search
@@ -20,6 +21,7 @@ from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import trial_run, without_duplicates
 from zoerefine.lab.search.worker import run_worker
 
+read_migrations_once()
 CHECKPOINTS = "runs/tiny/study/trials/*/checkpoints/step-*.pt"
 
 

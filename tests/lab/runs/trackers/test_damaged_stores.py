@@ -110,6 +110,7 @@ def test_a_file_that_is_no_log_of_wandb_is_left_out(logged, tmp_path, content):
     assert "cannot be read" in left_out[str(log.parent)]
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_texts_of_a_tracker_stay_text(tmp_path):
     wandb = pytest.importorskip("wandb", reason="W&B is not installed")
     for number in range(2):

@@ -13,6 +13,7 @@ from zoerefine.lab.analysis.analyze import analyze
 from zoerefine.lab.analysis.groups import Measure, make_groups
 from zoerefine.lab.runs.collect import RunCache, collect
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 TRACKERS = [way for way in WAYS if way != "contract"]
 
 # Runs `zoerefine`; prints every attempt to connect to another machine.
