@@ -50,6 +50,12 @@ def test_an_unknown_option_is_one_line(name, capsys):
     assert re.fullmatch(rf"error: .*; see zoerefine {name}.* --help\n", shown.err)
 
 
+@pytest.mark.parametrize("word", ["-1", "-1e-3", "-.5E1", "-.inf"])
+def test_a_negative_number_is_a_value(word, capsys):
+    assert main(["config", "TRAIN.LR", word]) == 2
+    assert "TRAIN.LR must be a number from 0 to 1e+30, got -" in capsys.readouterr().err
+
+
 def test_help_lists_every_command():
     listed = console("--help").stdout
     assert all(name in listed for name in COMMANDS)

@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -57,6 +58,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, description: str = "", epilog: str = "", **settings: Any) -> None:
         super().__init__(prog, None, description, epilog, formatter_class=HelpFormat, **settings)
+        # argparse takes -1e-3 and -.inf, which are values of keys, for options.
+        self._negative_number_matcher = re.compile(r"-(\d|\.\d|\.?inf\b)", re.IGNORECASE)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message}; see {self.prog} --help\n")

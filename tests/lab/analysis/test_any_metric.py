@@ -260,6 +260,34 @@ def test_overrides_arguments_and_seed_key_are_settings(foreign, tmp_path):
     assert second.settings["A.B"] == 1 and second.settings["seed"] == 3
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [("1.1", "1.10"), ("10", "010"), ("16", "0x10"), ("1.0", "1.00")]
+)
+def test_words_that_a_script_may_tell_apart_are_two_settings(foreign, tmp_path, one, other):
+    """`--version 1.10` is no further seed of 1.1; where the config has a number, both are one."""
+    for seed in range(2):
+        for word in (one, other):
+            words = {"overrides": ["+v", word, "lr", word, "seed", str(seed)], "seed_key": "+seed"}
+            foreign(f"{word}-{seed}", {"lr": 0.5}, [{"acc": len(word) + seed}], **words)
+    runs = collect([str(tmp_path / "runs")], metrics=["acc"]).runs
+    groups = make_groups(runs, Measure("", "acc"))
+    assert [(group.label, len(group.runs)) for group in groups] == [
+        (f"v {word}", 2) for word in (one.removesuffix(".0"), other)
+    ]
+    assert sum(parse_filter(f"v=='{other}'")(run.settings) for run in runs) >= 2
+    assert sum(parse_filter(f"v=={float(one)}")(run.settings) for run in runs) >= 2
+    assert {run.settings["lr"] for run in runs} == {float(one)}
+
+
+def test_a_copy_whose_settings_are_equal_numbers_is_no_further_seed(foreign, tmp_path):
+    first = foreign("a", {"LR": 1, "SEED": 0}, [{"acc": 0.5}])
+    foreign("b", {"LR": 1.0, "SEED": 0}, [{"acc": 0.5}])
+    foreign("c", {"LR": True, "SEED": 0}, [{"acc": 0.5}])
+    found = collect([str(tmp_path / "runs")], metrics=["acc"])
+    assert [run.name for run in found.runs] == ["a", "c"]
+    assert f"metrics of {first}" in found.left_out[str(tmp_path / "runs" / "b")]
+
+
 def test_hyperparameters_stand_for_a_config_that_cannot_be_read(foreign, tmp_path):
     tensorboard = pytest.importorskip("torch.utils.tensorboard", reason="torch is not installed")
 

@@ -22,6 +22,8 @@ RUN = {"TRAIN.LR": 3e-4, "MODEL.NAME": "unet", "MODEL.BASE": 16, "seed": 2, "sta
         ("'une' in MODEL.NAME", True),
         ("TRAIN.LR > -1", True),
         ("state != 'finished'", False),
+        ("TRAIN.LR == '0.00030' and MODEL.BASE < '16.5'", True),
+        ("TRAIN.LR in ['3e-4']", True),
     ],
 )
 def test_comparisons_mean_what_they_say(text, expected):

@@ -47,6 +47,16 @@ def test_only_the_named_value_changes_and_everything_else_stays_as_it_is_written
     assert yaml.safe_load(plain)["B"]["LR"] == 1e-4
 
 
+@pytest.mark.parametrize("name", ["x.yaml", "x.json"])
+def test_a_word_that_is_no_yaml_value_stays_as_it_is(name):
+    """A comment would be null, `-` a list; beside a text, leading zeros and colons count."""
+    words = {"color": "#ff0000", "file": "-", "id": "007", "note": "x: y", "empty": "", "n": "#1"}
+    config = json.dumps({**dict.fromkeys(words, "abc"), "n": 3, "none": "abc", "depth": "auto"})
+    given = [part for pair in words.items() for part in pair] + ["none", "null", "depth", "12"]
+    changed = merged(config, *given, name=name)
+    assert yaml.safe_load(changed) == words | {"none": None, "depth": 12}
+
+
 def test_a_switch_stays_a_switch_and_a_quoted_number_a_text():
     text = "flag: true\nzip: '007'\nver: \"1.10\"\nold: yes\nname: auto\nempty: ''\n"
     words = ("flag", "no", "zip", "08", "ver", "1.20", "old", "off", "name", "0.1", "empty", "3")

@@ -34,6 +34,28 @@ def exact_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
+def equal_text(value: Any) -> str:
+    """A value as JSON, which is the same for equal values alone.
+
+    `1` and `1.0` are equal; `1`, `"1"` and `true` are not, nor are null and `"None"`.
+    """
+    return exact_text(_whole(value))
+
+
+def equal_text_at(tree: Mapping[str, Any], key: str) -> str:
+    """The equal text of a key's value; empty where there is no such key."""
+    return equal_text(tree[key]) if key in tree else ""
+
+
+def _whole(value: Any) -> Any:
+    """A value with floats that are whole as integers."""
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def exact_text_at(tree: Mapping[str, Any], key: str) -> str:
     """The exact text of a key's value; empty where there is no such key, which is not null."""
     return exact_text(tree[key]) if key in tree else ""

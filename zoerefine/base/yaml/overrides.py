@@ -8,6 +8,7 @@ is read again and compared with what it must mean, so a merge is exact or refuse
 import copy
 import difflib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from zoerefine.base.yaml.write import dump_value, same_data
 YAML_SUFFIXES = (".yaml", ".yml")
 ENDS = (events.MappingEndEvent, events.SequenceEndEvent)
 NODES = (events.NodeEvent, *ENDS)
+NULL_WORDS = ("null", "~")
+LEADING_ZERO = re.compile(r"[-+]?0\d")
 NEW_KEY = "+"  # before a key that the config does not have yet
 
 
@@ -66,25 +69,35 @@ def merge_overrides(path: Path, data: bytes, overrides: Sequence[str]) -> bytes:
 
 
 def read_value(text: str) -> Any:
-    """The value of an override: YAML, or else the text itself."""
+    """The value of an override: YAML of one line, or else the text itself.
+
+    A word is no document: `#ff0000` is not an empty one, and `-` begins no list.
+    """
     try:
-        return load_yaml(text)
+        value = load_yaml(text)
     except YamlError:
         return text
+    is_comment = value is None and text.strip().lower() not in NULL_WORDS
+    return text if is_comment or (isinstance(value, list) and text[:1] != "[") else value
 
 
 def value_like(present: Any, text: str, is_json: bool) -> Any:
     """The value of an override where a config has `present`.
 
     A switch stays one: `no` is false, for readers of YAML 1.1 also where the file has `yes`. A text
-    that had to be quoted, such as "007" and "1.10", stays a text.
+    that had to be quoted, such as "007" and "1.10", stays a text; beside any text so do `007` and
+    `note: x`.
     """
     is_word = not is_json and str(present).lower() in FLAG_WORDS
     if (is_word or isinstance(present, bool)) and text.lower() in FLAG_WORDS:
         return FLAG_WORDS[text.lower()]
-    if present and isinstance(present, str) and not isinstance(read_value(present), str):
-        return text
-    return read_value(text)
+    value = read_value(text)
+    if isinstance(present, str):
+        was_quoted = present and not isinstance(read_value(present), str)
+        is_mapping = isinstance(value, dict) and text[:1] != "{"
+        if was_quoted or is_mapping or LEADING_ZERO.match(text):
+            return text
+    return value
 
 
 def check_key(path: Path, tree: dict[Any, Any], key: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from zoerefine.base.config_roles import SEED
 from zoerefine.base.errors import UserError, counted
 from zoerefine.base.registries import SELECTION_METRIC
-from zoerefine.base.yaml.keys import exact_text
+from zoerefine.base.yaml.keys import equal_text_at
 from zoerefine.lab.analysis.group_names import group_names, shortened
 from zoerefine.lab.analysis.statistics.significance import estimate, mean_interval
 from zoerefine.lab.launch.record.results import is_time
@@ -176,7 +176,7 @@ def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> lis
         raise UserError(f"--by {by}: no run has this setting")
     members: dict[str, list[Run]] = {}
     for run in runs:
-        key = run.group if by is None else value_key(run.settings, by)
+        key = run.group if by is None else equal_text_at(run.settings, by)
         members.setdefault(key, []).append(run)
     names = group_names(list(members.values()), [by] if by else differing_keys(runs))
     groups = [
@@ -193,23 +193,6 @@ def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> lis
             g.label,
         ),
     )
-
-
-def value_key(settings: Mapping[str, Any], key: str) -> str:
-    """A text that is the same for equal values of a setting alone; empty where there is none.
-
-    `1` and `1.0` are equal; `1`, `"1"` and `true` are not, nor are null and `"None"`.
-    """
-    return exact_text(_whole(settings[key])) if key in settings else ""
-
-
-def _whole(value: Any) -> Any:
-    """A value with floats that are whole as integers."""
-    if isinstance(value, list):
-        return [_whole(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _whole(item) for key, item in value.items()}
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def finished_or_all(runs: list[Run]) -> list[Run]:

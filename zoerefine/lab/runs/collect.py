@@ -11,6 +11,7 @@ from typing import Any
 from zoerefine.base.errors import UserError, damage, one_line
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
+from zoerefine.base.yaml.keys import equal_text
 from zoerefine.lab.runs.find import matches, runs_at
 from zoerefine.lab.runs.record import Collection, Curve, Run
 from zoerefine.lab.runs.sources import RunFolder, Source, TrackerSource, printable
@@ -177,7 +178,8 @@ def without_copies(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
     """
     alike: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
-        alike.setdefault((run.is_foreign, run.commit, run.group, run.seed), []).append(run)
+        setting = equal_text(run.settings) if run.is_foreign else run.group
+        alike.setdefault((run.is_foreign, run.commit, setting, run.seed), []).append(run)
     left_out: dict[str, str] = {}
     for some in alike.values():
         by_weights: dict[str, Run] = {}

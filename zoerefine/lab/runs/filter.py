@@ -1,9 +1,9 @@
 """The --where filter over runs: "TRAIN.LR<1e-3 and MODEL.NAME=='unet'". Parsed, never evaluated."""
 
 import ast
-import operator
 import re
 from collections.abc import Callable, Mapping
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 from zoerefine.base.errors import UserError
@@ -11,19 +11,41 @@ from zoerefine.base.errors import UserError
 Filter = Callable[[Mapping[str, Any]], bool]
 
 COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
+    ast.Lt: lambda a, b: lt(*alike(a, b)),
+    ast.LtE: lambda a, b: le(*alike(a, b)),
+    ast.Gt: lambda a, b: gt(*alike(a, b)),
+    ast.GtE: lambda a, b: ge(*alike(a, b)),
+    ast.Eq: lambda a, b: eq(*alike(a, b)),
+    ast.NotEq: lambda a, b: ne(*alike(a, b)),
+    ast.In: lambda a, b: is_in(a, b),
+    ast.NotIn: lambda a, b: not is_in(a, b),
 }
 
 # A text in quotes, or a name in backquotes.
 QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`([^`]+)`""")
 STAND_IN = re.compile(r"_backquoted_([0-9a-f]+)_")
+
+
+def is_in(one: Any, others: Any) -> bool:
+    """Whether a value is one of a list, or a part of a text."""
+    return one in others if isinstance(others, str) else any(eq(*alike(one, x)) for x in others)
+
+
+def alike(one: Any, other: Any) -> tuple[Any, Any]:
+    """Both values, a text as a number beside a number: a word such as 1.10 may be kept as either."""
+    if isinstance(one, str) and isinstance(other, int | float):
+        return number_of(one), other
+    if isinstance(other, str) and isinstance(one, int | float):
+        return one, number_of(other)
+    return one, other
+
+
+def number_of(text: str) -> float | str:
+    """The number that a text is, or the text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def parse_filter(text: str) -> Filter:

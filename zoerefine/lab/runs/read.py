@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +33,8 @@ from zoerefine.lab.runs.record import (
     read_tree,
 )
 
+# Numbers by another spelling than the usual one: 007, 1.10, 2.00, 0x10.
+FURTHER_ZEROS = re.compile(r"[-+]?(0\d.*|\d*\.(\d*[1-9])?0+(?<!\.0)|0[xXoO].*)")
 MOST_METRICS = 2000  # whose final values are kept, beside those that are asked for
 
 
@@ -107,8 +110,19 @@ def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:
             key = word.lstrip(NEW_KEY)
             settings = {k: v for k, v in settings.items()
                         if not (k.startswith(f"{key}.") or key.startswith(f"{k}."))}  # fmt: skip
-            settings |= flatten({key: read_value(text)}, keeps_empty=True)
+            value = value_of_word(settings.get(key), text)
+            settings |= flatten({key: value}, keeps_empty=True)
     return json.loads(json.dumps(settings | composed))
+
+
+def value_of_word(present: Any, text: str) -> Any:
+    """The value of a word that a script got, where its config has `present`.
+
+    A number with further zeros, such as `1.10` and `007`, is one only where the config has one: a
+    script may take it for a text, and runs of 1.1 and 1.10 are no seeds of one setting.
+    """
+    is_number = isinstance(present, int | float) and not isinstance(present, bool)
+    return text if FURTHER_ZEROS.fullmatch(text) and not is_number else read_value(text)
 
 
 def hydra_settings(run: RunDir) -> dict[str, Any]:
