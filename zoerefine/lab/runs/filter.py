@@ -32,7 +32,7 @@ def is_in(one: Any, others: Any) -> bool:
 
 
 def alike(one: Any, other: Any) -> tuple[Any, Any]:
-    """Both values, a text as a number beside a number: a word such as 1.10 may be kept as either."""
+    """Both values, a text as a number beside a number: a word such as 1.10 is kept as a text."""
     if isinstance(one, str) and isinstance(other, int | float):
         return number_of(one), other
     if isinstance(other, str) and isinstance(one, int | float):
