@@ -39,6 +39,18 @@ def test_a_branch_and_a_tag_of_one_name_must_be_one_commit(repository, home):
             fetch_commit(parse_address(text), "both", home)
 
 
+@pytest.mark.parametrize("kind", ["branch", "tag"])
+def test_a_name_that_begins_another_commits_hash_is_refused(repository, home, kind):
+    name = repository.first[:7]
+    repository.git(kind, name, repository.first)
+    for text in (str(repository.folder), f"file://{repository.folder}"):
+        assert fetch_commit(parse_address(text), name, home)[1] == repository.first
+    repository.git(kind, "--force", name, repository.second)
+    for text in (str(repository.folder), f"file://{repository.folder}"):
+        with pytest.raises(UserError, match=f"/{name} .* and the start of the hash {name}"):
+            fetch_commit(parse_address(text), name, home)
+
+
 def test_new_commits_and_moved_branches_are_fetched(repository, home):
     source = parse_address(f"file://{repository.folder}")
     assert fetch_commit(source, "main", home)[1] == repository.second

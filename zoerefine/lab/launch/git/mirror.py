@@ -193,6 +193,9 @@ def resolve(repository: Path, ref: str, address: RepositoryAddress) -> str:
         with suppress(GitError):
             found[name] = git(*words, folder=repository, foreign=own)
     named = {name: commit[:12] for name, commit in found.items() if name.startswith("refs/")}
+    if named:
+        by_hash = commits_by_prefix(repository, ref)
+        named |= {f"the start of the hash {one[:16]}": one[:12] for one in by_hash}
     if len({*named.values()}) > 1:
         places = " and ".join(f"{name} ({commit})" for name, commit in named.items())
         raise UserError(f"{ref} is {places} in {address.url}: give the hash of one")
