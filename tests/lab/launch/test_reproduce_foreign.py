@@ -50,6 +50,16 @@ def test_values_at_every_step_are_compared_after_millions_of_steps_too(tmp_path)
     assert different == ["residual at step 12345671"]
 
 
+def test_a_job_with_times_alone_is_compared_by_its_other_files(tmp_path):
+    first, again = (ended_run(tmp_path / name, []) for name in "ab")
+    for run, seconds in ((first, 1.5), (again, 2.5)):
+        run.metrics_file.write_text(json.dumps({"step": 1, "wall_time": seconds}) + "\n")
+        outputs = {"metrics.jsonl": str(seconds), "model.txt": "12ab"}
+        run.provenance_file.write_text(json.dumps({"module": "train.py", "outputs": outputs}))
+    found = [(one.what, one.verdict) for one in compare_results(first, again, 0.0)]
+    assert found == [("model.txt", "same"), ("wall_time", "speed")]
+
+
 @pytest.mark.parametrize(
     ("values", "now", "verdict"),
     [
