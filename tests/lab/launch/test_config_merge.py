@@ -57,6 +57,15 @@ def test_a_word_that_is_no_yaml_value_stays_as_it_is(name):
     assert yaml.safe_load(changed) == words | {"none": None, "depth": 12}
 
 
+def test_keys_that_are_numbers_are_replaced_and_added_as_numbers():
+    """As in the class lists of YOLO's data files."""
+    text = "names: {0: cat, 1: dog}\nlist:\n  5: a\n  x: b\n"
+    changed = merged(text, "names.0", "bird", "+names.2", "cow", "list.5", "c", "+list.y", "d")
+    assert changed == "names: {2: cow, 0: bird, 1: dog}\nlist:\n  y: d\n  5: c\n  x: b\n"
+    with pytest.raises(UserError, match=r"has no key names\.3, .*did you mean names\.[012]"):
+        merged(text, "names.3", "x")
+
+
 def test_a_switch_stays_a_switch_and_a_quoted_number_a_text():
     text = "flag: true\nzip: '007'\nver: \"1.10\"\nold: yes\nname: auto\nempty: ''\n"
     words = ("flag", "no", "zip", "08", "ver", "1.20", "old", "off", "name", "0.1", "empty", "3")

@@ -87,9 +87,20 @@ def texts_in(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:
 Tree = TypeVar("Tree", bound=Mapping[str, Any])
 
 
+def own_keys(tree: Any, key: str) -> list[Any]:
+    """The keys on the way to a value: the number 0 for `0` where a mapping has such keys."""
+    keys: list[Any] = []
+    for word in key.split("."):
+        has_numbers = isinstance(tree, Mapping) and any(type(one) is int for one in tree)
+        is_number = has_numbers and word not in tree and word.isdecimal()
+        keys.append(int(word) if is_number else word)
+        tree = tree.get(keys[-1]) if isinstance(tree, Mapping) else None
+    return keys
+
+
 def has_key(tree: Any, key: str) -> bool:
     """Whether a key leads through mappings to a value."""
-    for word in key.split("."):
+    for word in own_keys(tree, key):
         if not (isinstance(tree, Mapping) and word in tree):
             return False
         tree = tree[word]
@@ -99,7 +110,7 @@ def has_key(tree: Any, key: str) -> bool:
 def value_at(tree: Mapping[str, Any], key: str) -> Any:
     """A tree's value by its key; None where there is none or a list is too short."""
     node: Any = tree
-    for word in key.split("."):
+    for word in own_keys(tree, key):
         try:
             node = node[int(word)] if isinstance(node, list) else node[word]
         except (IndexError, KeyError, ValueError, TypeError):

@@ -19,7 +19,7 @@ import yaml
 from yaml import events
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.yaml.keys import flatten, has_key, nested, value_at
+from zoerefine.base.yaml.keys import flatten, has_key, nested, own_keys, value_at
 from zoerefine.base.yaml.read import FLAG_WORDS, YamlError, load_yaml, parse_mapping
 from zoerefine.base.yaml.write import dump_value, same_data
 
@@ -59,7 +59,7 @@ def merge_overrides(path: Path, data: bytes, overrides: Sequence[str]) -> bytes:
         raise UserError(f"config {path} must be a mapping of keys")
     for word, value_text in zip(overrides[::2], overrides[1::2], strict=True):
         key = word.removeprefix(NEW_KEY)
-        keys, value = key.split("."), value_like(value_at(tree, key), value_text, is_json)
+        keys, value = own_keys(tree, key), value_like(value_at(tree, key), value_text, is_json)
         if not word.startswith(NEW_KEY):
             check_key(path, tree, word)
         tree = with_value(path, tree, keys, value)
@@ -112,26 +112,28 @@ def check_key(path: Path, tree: dict[Any, Any], key: str) -> None:
         )
 
 
-def with_value(path: Path, tree: dict[Any, Any], keys: Sequence[str], value: Any) -> dict[Any, Any]:
+def with_value(path: Path, tree: dict[Any, Any], keys: Sequence[Any], value: Any) -> dict[Any, Any]:
     """A copy of a tree in which a key has a value. Groups on the way are added."""
     result = copy.deepcopy(tree)
     node = result
     for part in keys[:-1]:
         node = node.setdefault(part, {})
         if not isinstance(node, dict):
-            raise UserError(f"config {path}: {part} of {'.'.join(keys)} is not a group of keys")
+            raise UserError(
+                f"config {path}: {part} of {'.'.join(map(str, keys))} is not a group of keys"
+            )
     node[keys[-1]] = value
     return result
 
 
-def edited(path: Path, text: str, tree: dict[Any, Any], keys: Sequence[str], value: Any) -> str:
+def edited(path: Path, text: str, tree: dict[Any, Any], keys: Sequence[Any], value: Any) -> str:
     """The text with one value set. Raises `UserError` where it does not mean `tree` then."""
     with suppress(ValueError):  # of damaged YAML, or of a value that YAML cannot keep
         result = edit(text, keys, value)
         if same_data(load_yaml(result), tree):
             return result
     raise UserError(
-        f"config {path}: {'.'.join(keys)} cannot be set without changing other keys (an "
+        f"config {path}: {'.'.join(map(str, keys))} cannot be set without changing other keys (an "
         "anchor, an alias or an unusual form): write it in the file, or give "
         "--overrides arguments"
     )
@@ -157,14 +159,14 @@ class Node:
     items: "dict[str, tuple[int, Node]]" = field(default_factory=dict)
 
 
-def edit(text: str, keys: Sequence[str], value: Any) -> str:
+def edit(text: str, keys: Sequence[Any], value: Any) -> str:
     """Replace or add a value in a YAML text that holds a mapping or nothing."""
     node = locate(text)
     if node is None:
         body = text if not text or text.endswith("\n") else f"{text}\n"
         return f"{body}{keys[0]}: {dump_value(nested(keys[1:], value))}\n"
     for depth, key in enumerate(keys):
-        found = node.items.get(key)
+        found = node.items.get(str(key))
         last = depth == len(keys) - 1
         if found is None:
             return added(text, node, key, dump_value(nested(keys[depth + 1 :], value)))
@@ -176,7 +178,7 @@ def edit(text: str, keys: Sequence[str], value: Any) -> str:
     raise AssertionError("a key has at least one part")
 
 
-def added(text: str, node: Node, key: str, value: str) -> str:
+def added(text: str, node: Node, key: Any, value: str) -> str:
     """The text with one more key at the start of a mapping."""
     entry = f"{dump_value(key)}: {value}"
     if node.flow:
