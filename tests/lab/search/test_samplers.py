@@ -9,7 +9,7 @@ import pytest
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import OBJECTIVES, PRUNERS, SAMPLERS
-from zoerefine.lab.search.space import reader
+from zoerefine.lab.search.space import checks
 from zoerefine.lab.search.space.checks import check_search_space
 from zoerefine.lab.search.space.space import suggest
 from zoerefine.lab.search.study import samplers
@@ -136,7 +136,7 @@ def test_auto_samples_as_the_sampler_of_its_rule(
 def test_a_missing_package_is_one_line(tiny, monkeypatch, sampler, package):
     cfg = load_config(tiny, ["SEARCH", ONLY_RANGES, "STUDY.SAMPLER", sampler])
     check_search_space(cfg)
-    monkeypatch.setattr(reader, "find_spec", lambda name: None)
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
     with pytest.raises(UserError) as raised:
         check_search_space(cfg)
     assert str(raised.value) == (
