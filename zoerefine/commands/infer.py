@@ -78,6 +78,8 @@ def main(argv: Sequence[str]) -> int:
     from zoerefine.depth.infer.sources import NetworkDepth
 
     job, room = prepare(args)
+    if args.depth:
+        job.ask_unit()  # now: a long run would be in vain
     with job.results.in_use(work_of(job, args)):
         job.results.refuse_mixing()
         if args.eval:  # written again at the end
@@ -97,6 +99,8 @@ def main(argv: Sequence[str]) -> int:
             raise UserError(f"no frame was refined; {left_out} left out for the reasons above")
         if missing := job.without_points(summary.done):
             print(f"{missing} of {len(summary.done)} frames have no points")
+        if not args.depth:  # the network's depth is there now
+            job.ask_unit()
         if args.eval:
             refines = bool(args.bundle) and (not room or room.refines)
             left_out += evaluate(job, summary.done, args, refines)

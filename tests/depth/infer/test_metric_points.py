@@ -112,6 +112,65 @@ def test_points_in_another_unit_are_named(alone, points, request, factor, unit, 
     assert f"{unit}; write metres" in out + err
 
 
+def scale_points(folder, factor):
+    """Write all CSV files of points below a folder in another unit."""
+    for path in sorted(Path(folder).rglob("*.csv")):
+        head, *rows = path.read_text().splitlines()
+        cells = [row.split(",") for row in rows]
+        scaled = [f"{x},{y},{min(1000, factor * float(metres))}," for x, y, metres, _ in cells]
+        path.write_text("\n".join([head, *scaled]) + "\n")
+
+
+@pytest.mark.parametrize("by_network", [False, True])
+def test_points_in_feet_are_asked_about_once_for_their_folder(alone, points, request, by_network):
+    words = ("--rgb", "rgb", "--out", "out", "--points", "given", "-q", "--depth", "zoe")
+    if by_network:
+        words = (*words[:-2], "--depth-model", request.getfixturevalue("small_zoedepth"))
+        alone(*words)
+        for path in Path("given").rglob("*.csv"):  # as that network says
+            name = path.relative_to("given").with_suffix(".png")
+            depth_m = read_zoe("out/zoe_depth_raw" / name) / 256
+            rows = [f"{x},5,{depth_m[5, x]}," for x in (3, 9, 15)]
+            path.write_text("\n".join(["x,y,metres,sigma", *rows]) + "\n")
+    scale_points("given", 1 / 0.3048)
+    code, _, err = alone(*words)
+    assert code == 0, err
+    [line] = [line for line in err.splitlines() if "feet" in line]
+    assert line.startswith("warning: given: 1") and " of 16 frames are about " in line
+    assert line.endswith(" times what is predicted: if they are in feet, write metres")
+
+
+@pytest.mark.parametrize("factor", [0.4, 1.6])
+def test_a_network_that_is_far_off_is_not_asked_about(alone, points, factor):
+    scale_points("given", factor)
+    code, _, err = alone(*SOURCES, "--out", "out", "--points", "given", "-q")
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize(("factor", "unit"), [(100, "centimetres"), (1000, "millimetres")])
+def test_a_folder_of_points_in_another_unit_is_refused(alone, points, factor, unit):
+    scale_points("given", factor)
+    code, _, err = alone(*SOURCES, "--out", "out", "--points", "given")
+    assert code == 2 and not Path("out/depth").exists()
+    assert err.startswith("error: given: what was measured is ") and len(err.splitlines()) == 1
+    assert err.strip().endswith(f" it seems to be in {unit}; write metres")
+
+
+def test_points_of_calls_in_another_unit_are_refused_or_asked_about_once(bundle, capsys):
+    refiner = Refiner.load(bundle)
+    rgb, zoe_m = np.zeros((24, 32, 3), np.uint8), np.full((24, 32), 2.0, np.float32)
+    feet, centimetres = (
+        MetricPoints([4, 9, 20], [5, 6, 7], [factor * one for one in (2, 2.2, 1.9)], [0.1] * 3)
+        for factor in (1 / 0.3048, 100)
+    )
+    with pytest.raises(UserError, match=r"^metric points: .* it seems to be in centimetres; write"):
+        refiner(rgb, zoe_m, centimetres)
+    for _ in range(40):
+        refiner(rgb, zoe_m, feet)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: metric points: 16 of 16 pictures are about 3.3 times what is")
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [

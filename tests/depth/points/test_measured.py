@@ -138,9 +138,43 @@ def test_a_factor_like_that_of_feet_is_asked_about_once(tmp_path):
     depths = frames()
     path = file_of(tmp_path, *lines_of(depths, factor=0.8 / 0.3048))
     [question, *_] = calibrated(path, depths)[1]
-    assert question.startswith(f"{path}: what was measured is 3.")
-    assert question.endswith(" times what is predicted: if it is in feet, write metres")
+    assert question.startswith(f"{path}: 15 of 15 measurements are about 3.")
+    assert question.endswith(" times what is predicted: if they are in feet, write metres")
     assert not calibrated(file_of(tmp_path, *lines_of(depths, factor=1.3)), depths)[1]
+
+
+@pytest.mark.parametrize(("factor", "unit"), [(1 / 0.3048, "feet"), (100, "centimetres")])
+def test_half_of_the_measurements_in_another_unit_are_asked_about(tmp_path, factor, unit):
+    depths = frames()
+    lines, other = lines_of(depths), lines_of(depths, factor=0.8 * factor)
+    path = file_of(tmp_path, *lines[::2], *other[1::2])
+    [question, *_] = calibrated(path, depths)[1]
+    assert question.startswith(f"{path}: 7 of 15 measurements are about ")
+    assert question.endswith(f"if they are in {unit}, write metres")
+
+
+@pytest.mark.parametrize(("factor", "unit"), [(1, ""), (1 / 0.3048, "feet"), (100, "centimetres")])
+def test_distances_between_two_pixels_in_another_unit_are_named(tmp_path, factor, unit):
+    depths, camera = frames(), Intrinsics(50, 50, 32, 24)
+    lines = []
+    for name, depth_m in depths.items():
+        ends = [np.array([(x - 32) / 50, 0, 1]) * 0.8 * depth_m[24, x] for x in (12, 52)]
+        lines.append(f"{name},12,24,{factor * np.linalg.norm(ends[0] - ends[1])},52,24")
+    path = file_of(tmp_path, *lines, head=f"{HEAD},x2,y2")
+    if unit == "centimetres":
+        with pytest.raises(UserError, match="it seems to be in centimetres; write metres"):
+            calibrated(path, depths, camera)
+        return
+    said = "\n".join(calibrated(path, depths, camera)[1])
+    assert ("3 of 3 measurements" in said and said.endswith(f"in {unit}, write metres")) == bool(
+        unit
+    )
+
+
+def test_a_distance_across_an_edge_that_is_not_predicted_is_not_refused(tmp_path):
+    depths = {"a": np.full(SIZE, 2.0)}
+    path = file_of(tmp_path, "a,30,24,1,31,24", head=f"{HEAD},x2,y2")  # 0.04 m as predicted
+    calibrated(path, depths, Intrinsics(50, 50, 32, 24))
 
 
 def test_one_measurement_in_another_unit_or_on_glass_is_named_and_survived(tmp_path):

@@ -15,6 +15,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
 from zoerefine.depth.exporting.engine import on_gpu
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
+from zoerefine.depth.points.measured import PointsOfCalls
 
 if TYPE_CHECKING:  # importing this file does not import torch
     from torch import Tensor
@@ -36,6 +37,7 @@ class Refiner:
     def __init__(self, engine: "Engine") -> None:
         self.engine = engine
         self.manifest, self.digest = engine.manifest, engine.digest
+        self.points = PointsOfCalls()
         self.pinned: PinnedCalls | None = None
         if on_gpu(engine.device):
             import torch
@@ -102,7 +104,7 @@ class Refiner:
             call does not wait for the GPU.
 
         Raises:
-            UserError: other shapes or types.
+            UserError: other shapes or types, or points in another unit than metres.
         """
         return self.outputs(rgb, zoe, points, with_confidence=False)[0]
 
@@ -142,6 +144,7 @@ class Refiner:
         if len(pictures) > 1:
             raise UserError("metric points are of one picture: call once for each of a batch")
         picture, depth = pictures[0], depths[0]
+        self.points.check(points, depth * ZOE_UNIT_M)
         if self.engine.takes_points:
             picture, depth = hinted(picture, depth, points)
         refined, *own = (one[0] for one in self.engine.arrays(picture[None], depth[None]))

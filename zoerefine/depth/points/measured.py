@@ -6,10 +6,12 @@ Importing this file does not import torch.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 
 from zoerefine.base.errors import UserError, one_line
+from zoerefine.base.progress import warn
 from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.metric_points import MetricPoints
 from zoerefine.depth.points.measured_file import Measured
@@ -17,6 +19,7 @@ from zoerefine.depth.points.room import (
     Measurement,
     RoomCalibration,
     calibrate,
+    ends_of,
     frame_numbers,
     unseen_errors,
 )
@@ -26,6 +29,9 @@ TOO_MUCH = 20.0  # times the predicted depth: all measurements are in another un
 LEAST_POINTS = 3  # one or two may be of what is behind a window
 DOUBTFUL = 0.35  # of the weight of a measurement that agrees
 AS_IN_FEET = 2.0  # times the usual depth; 1.7 are in one room of twenty, and feet are 3.3
+ASKED_SHARE = 0.3  # of all measurements that are so far: some of them may be in feet
+ASKED_FRAMES = 16  # of a folder or of a program's calls, by which their points are asked about
+LEAST_APART = 0.25  # of their depth: pixels nearer to each other may be on both sides of an edge
 UNITS = {"centimetres": 100.0, "millimetres": 1000.0}
 ALIKE = 1.5  # a factor between depths that agree
 # A refiner is used where it helps by so many standard errors, at so many measurements or more in
@@ -112,13 +118,19 @@ def room_of(
     """
     prior = prior or RoomPrior.shipped()
     used = [measurement(line, frames, intrinsics) for line in lines]
-    question = question_of_unit(lines, used, prior)
+    question = question_of_unit(
+        lines[0].where.partition(" line ")[0] if lines else "",
+        [error for one in used if (error := unit_error(one, prior.mean)) is not None],
+        "measurements",
+    )
     room = calibrate(prior, used)
     in_doubt = {
         number: doubt(line, one, frames[line.frame], room)
         for number, (line, one) in enumerate(zip(lines, used, strict=True))
         if room.weights[number] < DOUBTFUL
-    } | question
+    }
+    if question:
+        in_doubt[0] = question
     return RoomFound(room, used, in_doubt, unseen_errors(prior, used, room))
 
 
@@ -166,39 +178,88 @@ def features_at(depth_m: Array, x: float, y: float, where: str) -> Array:
     return features(predicted_m, np.array((x + 0.5) / width), np.array((y + 0.5) / height))
 
 
-def question_of_unit(
-    lines: Sequence[Measured], used: Sequence[Measurement], prior: RoomPrior
-) -> dict[int, str]:
-    """What is in doubt about the unit of all measurements, as by the first of them; or nothing.
+def question_of_unit(where: str, errors: Sequence[float], what: str) -> str:
+    """What is in doubt about the unit of what was measured; empty where nothing is.
 
-    Raises `UserError` where they are as a whole far from what rooms are like.
+    Args:
+        errors: the log of measured over predicted depth, one for each of `what`.
+
+    Raises `UserError` where they are as a whole far from what networks predict.
     """
-    single = [left(one, prior.mean) for one in used if one.other is None]
-    ratio = float(np.exp(np.median(single))) if single else 1.0
-    file = lines[0].where.partition(" line ")[0] if lines else ""
-    refuse_ratio(file, ratio)
-    if ratio < AS_IN_FEET:
-        return {}
-    said = f"{file}: what was measured is {ratio:.1f} times what is predicted"
-    return {0: f"{said}: if it is in feet, write metres"}
+    if not errors:
+        return ""
+    refuse_ratio(where, math.exp(np.median(errors)))
+    if math.exp(np.quantile(errors, 1 - ASKED_SHARE)) < AS_IN_FEET:
+        return ""
+    far = [error for error in errors if error > math.log(AS_IN_FEET)]
+    ratio = math.exp(np.median(far))
+    unit = unit_of(ratio) if ratio > TOO_MUCH else "feet"
+    return (
+        f"{where}: {len(far)} of {len(errors)} {what} are about {ratio:.1f} times what is "
+        f"predicted: if they are in {unit}, write metres"
+    )
 
 
-def refuse_ratio(file: str, ratio: float) -> None:
+def refuse_ratio(where: str, ratio: float) -> None:
     """Raises `UserError` where so many times the predicted depth must be another unit."""
     if ratio > TOO_MUCH:
-        unit = min(UNITS, key=lambda name: abs(math.log(ratio / UNITS[name])))
         raise UserError(
-            f"{file}: what was measured is {ratio:.0f} times what is predicted: it seems to be in "
-            f"{unit}; write metres"
+            f"{where}: what was measured is {ratio:.0f} times what is predicted: it seems to be in "
+            f"{unit_of(ratio)}; write metres"
         )
 
 
-def refuse_points_in_other_unit(file: str, points: MetricPoints, depth_m: Array) -> None:
-    """Raises `UserError` where points of a picture are as a whole in another unit than metres."""
+def unit_of(ratio: float) -> str:
+    """The unit in which depth is about so many times what it is in metres."""
+    return min(UNITS, key=lambda name: abs(math.log(ratio / UNITS[name])))
+
+
+def points_error(points: MetricPoints, depth_m: Array) -> float | None:
+    """The log of points over predicted depth [H, W] of their picture, their median.
+
+    None where too few of them are usable.
+    """
+    points = points.usable(*depth_m.shape)
     predicted_m = depth_m[points.pixels(*depth_m.shape)]
     ratios = points.depth_m[predicted_m > 0] / predicted_m[predicted_m > 0]
-    if len(ratios) >= LEAST_POINTS:
-        refuse_ratio(file, float(np.median(ratios)))
+    return float(np.log(np.median(ratios))) if len(ratios) >= LEAST_POINTS else None
+
+
+def refuse_points_in_other_unit(where: str, points: MetricPoints, depth_m: Array) -> float | None:
+    """`points_error`. Raises `UserError` where it must be that of another unit than metres."""
+    error = points_error(points, depth_m)
+    if error is not None:
+        refuse_ratio(where, math.exp(error))
+    return error
+
+
+class PointsOfCalls:
+    """The points of a program's calls, one picture each: refused at once, asked about once."""
+
+    def __init__(self) -> None:
+        self.errors: list[float] = []
+        self.lock = Lock()  # calls may come from several threads
+
+    def check(self, points: MetricPoints, depth_m: Array) -> None:
+        """Warn at the ASKED_FRAMES-th picture. Raises as `refuse_points_in_other_unit`."""
+        error = refuse_points_in_other_unit("metric points", points, depth_m)
+        with self.lock:
+            if error is None or len(self.errors) == ASKED_FRAMES:
+                return
+            self.errors.append(error)
+            is_last = len(self.errors) == ASKED_FRAMES
+        if is_last and (question := question_of_unit("metric points", self.errors, "pictures")):
+            warn(question)
+
+
+def unit_error(one: Measurement, mean: Array) -> float | None:
+    """The log of a measurement over what is usual; None for a distance that is too short to say."""
+    if one.other is None:
+        return left(one, mean)
+    ends_m = ends_of(one, mean)
+    apart_m = float(np.linalg.norm(ends_m[0] - ends_m[1]))
+    is_long = apart_m > LEAST_APART * np.linalg.norm(ends_m, axis=1).max()
+    return math.log(one.metres / apart_m) if is_long else None
 
 
 def left(one: Measurement, mean: Array) -> float:

@@ -283,15 +283,21 @@ def linear(measured: Sequence[Measurement], mean: Array) -> tuple[Array, Array, 
 
 def linear_one(one: Measurement, mean: Array) -> tuple[Array, float, float]:
     """The same for one measurement."""
-    if one.other is None or one.rays is None:
+    if one.other is None:
         return one.features, math.log(one.metres), 1.0
     pixels = np.stack([one.features, one.other])
-    ends = np.exp(pixels @ mean)[:, None] * one.rays
+    ends = ends_of(one, mean)
     between = ends[0] - ends[1]
     square = float(between @ between)
     slopes = ends @ between / square * [1, -1]  # of log distance by log depth; their sum is 1
     row = slopes @ pixels
     return row, math.log(one.metres) - math.log(square) / 2 + float(row @ mean), slopes @ slopes
+
+
+def ends_of(one: Measurement, mean: Array) -> Array:
+    """Where the two pixels of a distance are by coefficients, metres from the camera, [2, 3]."""
+    assert one.other is not None and one.rays is not None
+    return np.exp(np.stack([one.features, one.other]) @ mean)[:, None] * one.rays
 
 
 @dataclass(frozen=True)
