@@ -218,11 +218,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
         check_separate,
         check_writable,
     )
-    from zoerefine.depth.infer.sources import (
-        DepthFiles,
-        load_network_depth,
-        open_source,
-    )
+    from zoerefine.depth.infer.sources import DepthFiles, load_network_depth, open_source
     from zoerefine.depth.infer.video import check_encoder
 
     if args.video:

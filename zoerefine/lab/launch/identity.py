@@ -16,14 +16,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.base.yaml.overrides import read_value
 from zoerefine.lab.launch.included import Included
-from zoerefine.lab.launch.job import (
-    GIB,
-    IN_PLACE,
-    JOB_OPTIONS,
-    LIMIT_BYTES,
-    OPTIONS,
-    Job,
-)
+from zoerefine.lab.launch.job import GIB, IN_PLACE, JOB_OPTIONS, LIMIT_BYTES, OPTIONS, Job
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.workspace.left import Inputs
 

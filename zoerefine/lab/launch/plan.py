@@ -29,14 +29,7 @@ from zoerefine.lab.launch.git.commands import GitError, git, git_bytes
 from zoerefine.lab.launch.git.mirror import fetch_commit
 from zoerefine.lab.launch.identity import launch_identity, launch_settings
 from zoerefine.lab.launch.included import CommitFiles, Included, find_included
-from zoerefine.lab.launch.job import (
-    IN_PLACE,
-    MERGED,
-    NO_CONFIG,
-    Job,
-    Setting,
-    read_setting,
-)
+from zoerefine.lab.launch.job import IN_PLACE, MERGED, NO_CONFIG, Job, Setting, read_setting
 from zoerefine.lab.launch.job_module import check_commit_has
 from zoerefine.lab.launch.workspace.left import Inputs, digest_inputs
 

@@ -17,11 +17,7 @@ from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.lab.launch.process.child import StopForwarding
 from zoerefine.lab.launch.process.output import kept_log
-from zoerefine.lab.launch.queue.executor import (
-    NO_RESOURCES,
-    ExecutorBusy,
-    Resources,
-)
+from zoerefine.lab.launch.queue.executor import NO_RESOURCES, ExecutorBusy, Resources
 from zoerefine.lab.launch.queue.job_queue import leave_to_cluster
 from zoerefine.lab.search.progress import study_progress
 from zoerefine.lab.search.space.space import suggest

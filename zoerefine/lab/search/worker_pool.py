@@ -20,12 +20,7 @@ from zoerefine.lab.launch.git.changes import uncommitted_files
 from zoerefine.lab.launch.git.commands import checkout_commit
 from zoerefine.lab.launch.process.child import child_setup, kill_tree
 from zoerefine.lab.launch.process.output import last_line
-from zoerefine.lab.launch.queue.executor import (
-    Executor,
-    JobOutcome,
-    Resources,
-    open_executor,
-)
+from zoerefine.lab.launch.queue.executor import Executor, JobOutcome, Resources, open_executor
 from zoerefine.lab.launch.record.provenance import query_gpus
 from zoerefine.lab.launch.variables import LIBRARY as CHECKOUT
 from zoerefine.lab.search.study.study import Study

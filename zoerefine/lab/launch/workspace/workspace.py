@@ -25,11 +25,7 @@ from zoerefine.base.files.file_lock import try_lock
 from zoerefine.lab.launch.git.address import RepositoryAddress
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.commands import ISOLATED, git
-from zoerefine.lab.launch.workspace.checkout import (
-    apply,
-    check_out,
-    verify,
-)
+from zoerefine.lab.launch.workspace.checkout import apply, check_out, verify
 from zoerefine.lab.launch.workspace.record import (
     INDEX,
     Differences,

@@ -1,11 +1,7 @@
 """The metrics of any run, found in what its job wrote: logs, TensorBoard's files, CSV, output."""
 
 from zoerefine.lab.runs.metrics.pattern import parse_pattern
-from zoerefine.lab.runs.metrics.read import (
-    MetricFollower,
-    read_metrics,
-    recorded_patterns,
-)
+from zoerefine.lab.runs.metrics.read import MetricFollower, read_metrics, recorded_patterns
 from zoerefine.lab.runs.metrics.series import RunMetrics, Series
 
 __all__ = [

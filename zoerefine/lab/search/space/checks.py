@@ -11,13 +11,7 @@ from zoerefine.base.config import Config
 from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.errors import UserError
 from zoerefine.lab.search.space.reader import read_space
-from zoerefine.lab.search.space.space import (
-    MAX_LISTED,
-    Parameter,
-    Range,
-    all_keys,
-    size_of,
-)
+from zoerefine.lab.search.space.space import MAX_LISTED, Parameter, Range, all_keys, size_of
 
 # That samplers need, from the extra `samplers`.
 PACKAGES = {"gp": ("scipy",), "cmaes": ("cmaes",), "auto": ("scipy", "cmaes")}

@@ -7,12 +7,7 @@ from typing import Any
 from zoerefine.base.config.value_types import shown
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.keys import nested
-from zoerefine.base.yaml.read import (
-    Document,
-    YamlError,
-    parse_yaml,
-    plain_value,
-)
+from zoerefine.base.yaml.read import Document, YamlError, parse_yaml, plain_value
 from zoerefine.lab.search.space.script_section import SpaceSource
 
 NUMBER = r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
