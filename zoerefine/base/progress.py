@@ -77,7 +77,7 @@ class PlainLines:
 
 def bar(total: int, label: str, unit: str, initial: int = 0) -> Progress:
     """Progress of `total` items: a bar on a terminal, lines elsewhere."""
-    if not on_terminal() or is_hidden():
+    if is_hidden() or not (sys.stdout.isatty() and sys.stderr.isatty()):
         return PlainLines(total, label, unit, initial)
     from tqdm import tqdm  # imported late: a launch draws no bar
 
@@ -90,11 +90,6 @@ def track(items: Iterable[Item], total: int, label: str, unit: str) -> Iterator[
         for item in items:
             yield item
             progress.update()
-
-
-def on_terminal() -> bool:
-    """Whether both outputs are a terminal, where a line can be drawn again."""
-    return sys.stdout.isatty() and sys.stderr.isatty()
 
 
 def be_quiet(quiet: bool = True) -> None:

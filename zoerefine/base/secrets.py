@@ -140,7 +140,8 @@ def inner_secrets(value: str) -> Iterator[str]:
         yield password
     with_json = value.lstrip().startswith(("{", "["))
     try:
-        parts = list(json_secrets(json.loads(value))) if with_json else []
+        found = texts_in(json.loads(value)) if with_json else ()
+        parts = [text for name, text in found if NAMES.search(name) and can_be_secret(text)]
     except (ValueError, RecursionError):
         parts = []
     if not with_json:
@@ -149,13 +150,6 @@ def inner_secrets(value: str) -> Iterator[str]:
         yield part
         if ":" in (text := decoded(part)):  # Basic authentication: user:password
             yield text.partition(":")[2]
-
-
-def json_secrets(value: Any) -> Iterator[str]:
-    """The texts in a JSON value that have telling names."""
-    for name, text in texts_in(value):
-        if NAMES.search(name) and can_be_secret(text):
-            yield text
 
 
 def decoded(text: str) -> str:

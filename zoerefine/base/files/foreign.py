@@ -30,7 +30,7 @@ VIDEO_BOX = struct.pack(">I", 8 + len(MADE_BY)) + b"free" + MADE_BY.encode()
 def is_ours(path: Path) -> bool:
     """Whether an existing file carries the mark of its kind. Where it was cut, this still works."""
     if path.suffix == ".json":
-        return _is_our_json(path)
+        return JSON_MARK.items() <= _json_object(path).items()
     with open(path, "rb") as file:
         beginning = file.read(SEARCHED_BYTES)
         if path.suffix == ".png":
@@ -39,10 +39,6 @@ def is_ours(path: Path) -> bool:
             return beginning.startswith(b"ply\n") and PLY_MARK in beginning
         file.seek(max(0, path.stat().st_size - SEARCHED_BYTES))
         return MADE_BY.encode() in beginning + file.read()
-
-
-def _is_our_json(path: Path) -> bool:
-    return JSON_MARK.items() <= _json_object(path).items()
 
 
 def _json_object(path: Path) -> dict[str, Any]:

@@ -95,7 +95,8 @@ class Remote:
         Raises `UserError` where it cannot be written.
         """
         with self._reported(name):
-            self._make_folder()
+            if not self._is_object_store():
+                self._system.makedirs(self._root, exist_ok=True)
             with self._open_to_write(name) as file:
                 for block in blocks:
                     file.write(block)
@@ -137,10 +138,6 @@ class Remote:
         if self._is_disk():
             return open(f"{self._root}/{name}", "wb", opener=open_without_cutting)
         return self._open(name, "wb")
-
-    def _make_folder(self) -> None:
-        if not self._is_object_store():
-            self._system.makedirs(self._root, exist_ok=True)
 
     def _is_object_store(self) -> bool:
         return bool(OBJECT_STORES.intersection(protocols(self._system)))

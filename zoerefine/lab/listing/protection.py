@@ -34,7 +34,8 @@ class Protection:
             rows: all runs in them.
         """
         self.roots = {root for pattern in patterns for root in roots_of(pattern)}
-        folders = {runs_root(Path(row.path)) for row in rows}
+        paths = [Path(row.path) for row in rows]
+        folders = {(study_of(path) or path).parent.parent for path in paths}
         runs = [run for folder in folders for run in runs_at(folder)]
         self.users: dict[str, set[Path]] = {}  # by the digest of weights, or a path to them
         self.unreadable: list[Path] = []
@@ -133,12 +134,6 @@ def roots_of(pattern: str) -> Iterator[str]:
     for path in named_paths(pattern):
         if os.path.realpath(path) == os.path.abspath(path):
             yield os.path.abspath(path)
-
-
-def runs_root(path: Path) -> Path:
-    """The folder `runs` of runs/NAME/ID, also for a run of a study there."""
-    study = study_of(path)
-    return (study or path).parent.parent
 
 
 def has_files(folder: Path) -> bool:

@@ -56,16 +56,12 @@ def without_seed(settings: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
 
     Where several keys have it, the shortest one counts.
     """
-    keys = [key for key, value in settings.items() if is_seed(key) and type(value) is int]
+    last = {key: key.replace("/", ".").rpartition(".")[2].lower() for key in settings}
+    keys = [key for key in settings if last[key] in SEED_NAMES and type(settings[key]) is int]
     if not keys:
         return settings, None
     chosen = min(keys, key=len)
     return {key: value for key, value in settings.items() if key != chosen}, settings[chosen]
-
-
-def is_seed(key: str) -> bool:
-    """Whether a key's last part is a name of the seed."""
-    return key.replace("/", ".").rpartition(".")[2].lower() in SEED_NAMES
 
 
 # The files of a run directory that our own training writes and the analysis reads.

@@ -121,12 +121,7 @@ def read_many(read: Callable[[Item], Reading], items: Sequence[Item]) -> Iterato
     if len(items) < MANY:
         yield from map(read, items)
         return
-    with ProcessPoolExecutor(
-        usable_cores(), multiprocessing.get_context("fork"), ignore_interrupt
-    ) as pool:
+    # Ctrl-C reaches every process; the one that started these ends them.
+    fork, ignored = multiprocessing.get_context("fork"), (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(usable_cores(), fork, signal.signal, ignored) as pool:
         yield from pool.map(read, items, chunksize=CHUNK)
-
-
-def ignore_interrupt() -> None:
-    """Ctrl-C reaches every process; the one that started these ends them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

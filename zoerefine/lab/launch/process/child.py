@@ -96,18 +96,13 @@ PR_SET_PDEATHSIG = 1
 CANNOT_START = 126
 
 
-def unwatched(stops: StopForwarding) -> AbstractContextManager[None]:
-    """Does nothing."""
-    return nullcontext()
-
-
 def run_child(
     command: Sequence[str],
     folder: Path,
     environment: Mapping[str, str],
     run: RunDir,
     lock_fds: Sequence[int],
-    watching: Callable[[StopForwarding], AbstractContextManager[None]] = unwatched,
+    watching: Callable[[StopForwarding], AbstractContextManager[object]] = nullcontext,
     by_torchrun: bool = False,
 ) -> int:
     """Run a job to its end and record in `status.json` how it ended; returns its exit code.

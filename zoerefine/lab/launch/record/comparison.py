@@ -75,7 +75,7 @@ def compare_results(
     for name in recorded | repeated:
         size = sizes[metric_of(name)]
         one = compare_numbers(name, recorded.get(name), repeated.get(name), tolerance, size)
-        if not is_ignored(name, ignored):
+        if not any(fnmatch(metric_of(name), pattern) for pattern in ignored):
             comparisons.append(one)
         elif AT_STEP not in name:
             left_out.append(replace(one, verdict=IGNORED))
@@ -88,11 +88,6 @@ def compare_results(
 def metric_of(name: str) -> str:
     """The metric of a compared number."""
     return name.partition(AT_STEP)[0]
-
-
-def is_ignored(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a compared number belongs to a metric that is left out."""
-    return any(fnmatch(metric_of(name), pattern) for pattern in patterns)
 
 
 def check_ignored(run: RunDir, patterns: Sequence[str]) -> None:

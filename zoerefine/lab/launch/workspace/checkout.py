@@ -296,24 +296,15 @@ def scan(folder: Path) -> Contents:
             name = f"{place}/{entry.name}" if place else entry.name
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(name)
-            elif not has_content(entry):
+            elif not (entry.is_symlink() or entry.is_file(follow_symlinks=False)):  # a pipe
                 found.others.append(name)
             else:
-                kind = found.bytecode if is_bytecode(name) else found.files
+                made = name.endswith(BYTECODE_SUFFIX) or f"/{BYTECODE_FOLDER}/" in f"/{name}"
+                kind = found.bytecode if made else found.files
                 with suppress(FileNotFoundError):
                     kind[name] = entry.stat(follow_symlinks=False)
     found.folders = waiting[1:]
     return found
-
-
-def is_bytecode(name: str) -> bool:
-    """Whether Python made a file from a module's source, and can make it again."""
-    return name.endswith(BYTECODE_SUFFIX) or f"/{BYTECODE_FOLDER}/" in f"/{name}"
-
-
-def has_content(entry: "os.DirEntry[str]") -> bool:
-    """Whether an entry is a file or a link. Pipes and sockets hold nothing."""
-    return entry.is_symlink() or entry.is_file(follow_symlinks=False)
 
 
 def remove_empty_folders(folder: Path) -> None:

@@ -71,16 +71,12 @@ class WandbLog:
                 data = block[place + HEADER.size : place + HEADER.size + length]
                 if kind == length == 0:  # the rest of the block is not used
                     break
-                if not WHOLE <= kind <= LAST or len(data) < length or crc != crc_of(kind, data):
+                found = zlib.crc32(data, zlib.crc32(bytes([kind])))
+                if not WHOLE <= kind <= LAST or len(data) < length or crc != found:
                     self.fault = f"damaged at byte {number * BLOCK_BYTES + place}"
                     break
                 yield kind, data
                 place += HEADER.size + length
-
-
-def crc_of(kind: int, data: bytes) -> int:
-    """The CRC of a fragment."""
-    return zlib.crc32(data, zlib.crc32(bytes([kind])))
 
 
 LOG_FILES = "run-*.wandb"

@@ -69,7 +69,9 @@ class SlurmFiles:
         for path in (self.outcome_file, self.limits_file):
             path.unlink(missing_ok=True)
         write_json(self.job_file, {"words": list(words), **asdict(resources)})
-        write_text(self.script_file, script_text(self.folder))
+        python, place = shlex.quote(sys.executable), shlex.quote(str(self.folder))
+        script = SCRIPT.format(python=python, program=NODE_PROGRAM, folder=place)
+        write_text(self.script_file, script)
 
     def changed_resources(self, wanted: Resources) -> list[str]:
         """The fields of `Resources` in which the last job differs from what is wanted."""
@@ -200,12 +202,6 @@ def check_job(words: Sequence[str], folder: Path) -> None:
             f"the job's words contain the secret of {name}, and its run would keep them: let the "
             "job read it from a file"
         )
-
-
-def script_text(folder: Path) -> str:
-    """The script of the job whose files are in the folder."""
-    python, place = shlex.quote(sys.executable), shlex.quote(str(folder))
-    return SCRIPT.format(python=python, program=NODE_PROGRAM, folder=place)
 
 
 def submit_script(script: Path, name: str, resources: Resources) -> str:
