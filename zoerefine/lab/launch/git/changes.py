@@ -4,7 +4,7 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -83,20 +83,21 @@ def read_changes(
                 f"runs {commit[:12]}"
             )
         return Changes()
-    changed, untracked = (
-        [name for name in names if not is_same(folder / name, config)]
-        for names in changed_and_untracked_files(folder)
-    )
-    if changed and not allow_dirty:
-        raise UserError(
-            f"{folder} has uncommitted changes: {shortened_list(changed)}; commit them, or give "
-            f"--allow-dirty to record them with the run{filter_hint(folder)}"
+    with index_copy(folder) as env:
+        changed, untracked = (
+            [name for name in names if not is_same(folder / name, config)]
+            for names in files_of_index(folder, env)
         )
-    files = [*changed, *untracked] if allow_dirty else []
-    if not files:
-        return Changes(untracked=tuple(untracked))
-    check_size(folder, files)
-    return make_patch(folder, commit, files)
+        if changed and not allow_dirty:
+            raise UserError(
+                f"{folder} has uncommitted changes: {shortened_list(changed)}; commit them, or "
+                f"give --allow-dirty to record them with the run{filter_hint(folder)}"
+            )
+        files = [*changed, *untracked] if allow_dirty else []
+        if not files:
+            return Changes(untracked=tuple(untracked))
+        check_size(folder, files)
+        return make_patch(folder, commit, files, env)
 
 
 def uncommitted_files(folder: Path) -> list[str]:
@@ -110,11 +111,16 @@ def changed_and_untracked_files(folder: Path) -> tuple[list[str], list[str]]:
 
     Those of its submodules are named, too.
     """
+    with index_copy(folder) as env:
+        return files_of_index(folder, env)
+
+
+def files_of_index(folder: Path, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """As `changed_and_untracked_files`, by a copy of the index that `index_copy` has made."""
     # With renames an entry would hold two names. Git would look into submodules with their own
     # configuration.
     words = ("status", "--porcelain=v1", "-z", "--no-renames", "-uall")
-    with index_copy(folder) as env:
-        text = git(*words, "--ignore-submodules=dirty", folder=folder, env=env, foreign=True)
+    text = git(*words, "--ignore-submodules=dirty", folder=folder, env=env, foreign=True)
     entries = [(entry[:2], entry[3:]) for entry in text.split("\0") if entry]
     changed = [name for state, name in entries if state != "??"]
     untracked = [name for state, name in entries if state == "??"]
@@ -210,18 +216,17 @@ def filter_hint(folder: Path) -> str:
     return f". {others[0]} of its own .git/config is not run: set it with git config --global"
 
 
-def make_patch(folder: Path, commit: str, files: Sequence[str]) -> Changes:
-    """One patch of all changes. The user's own index and objects are only read."""
+def make_patch(folder: Path, commit: str, files: Sequence[str], env: Mapping[str, str]) -> Changes:
+    """One patch of all changes, by a copy of the index. The user's own objects are only read."""
     own = folder / git("rev-parse", "--git-path", "objects", folder=folder, foreign=True)
-    with index_copy(folder) as env:
-        scratch = Path(env["GIT_INDEX_FILE"]).parent
-        env["GIT_OBJECT_DIRECTORY"] = str(scratch)
-        write_alternates(scratch, own)
-        git(*WHOLE, "add", "--all", "--ignore-errors", folder=folder, env=env, foreign=True)
-        check_submodules(folder, commit, files, env)
-        words = (*PATCH_SETTINGS, "diff-index", "--cached", "-p", *PATCH_OPTIONS, commit)
-        patch = git_bytes(*words, folder=folder, env=env, foreign=True)
-        tree = git("write-tree", folder=folder, env=env, foreign=True)
+    scratch = Path(env["GIT_INDEX_FILE"]).parent
+    env = {**env, "GIT_OBJECT_DIRECTORY": str(scratch)}
+    write_alternates(scratch, own)
+    git(*WHOLE, "add", "--all", "--ignore-errors", folder=folder, env=env, foreign=True)
+    check_submodules(folder, commit, files, env)
+    words = (*PATCH_SETTINGS, "diff-index", "--cached", "-p", *PATCH_OPTIONS, commit)
+    patch = git_bytes(*words, folder=folder, env=env, foreign=True)
+    tree = git("write-tree", folder=folder, env=env, foreign=True)
     check_secrets(folder, commit, patch, files)
     return Changes(patch, tree, tuple(files)) if patch else Changes()
 
