@@ -88,6 +88,25 @@ def test_other_points_are_other_data(world, folder, tmp_path, capsys):
     assert "there is no folder" in capsys.readouterr().err
 
 
+def test_points_of_training_data_in_another_unit_are_named(world, folder, tmp_path, capsys):
+    words = ["data", "pack", "--config", "configs/demo.yaml", "DATA.ROOT", str(world),
+             "CACHE.ROOT", str(tmp_path / "caches"), "DATA.POINTS"]  # fmt: skip
+    for factor, code, said in (
+        (1, 0, ""),
+        (1 / 0.3048, 0, " times what is predicted: if they are in feet, write metres"),
+        (100, 2, "it seems to be in centimetres; write metres"),
+    ):
+        place = tmp_path / f"{factor:.0f}"
+        for path in folder.rglob("*.csv"):
+            rows = np.loadtxt(path, delimiter=",", skiprows=1, usecols=(0, 1, 2))
+            lines = [f"{x},{y},{factor * metres}" for x, y, metres in rows]
+            (place / path.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
+            (place / path.relative_to(folder)).write_text("\n".join(["x,y,metres", *lines]))
+        assert main([*words, str(place)]) == code
+        found = [line for line in capsys.readouterr().err.splitlines() if str(place) in line]
+        assert [line.endswith(said) for line in found] == ([True] if said else [])
+
+
 def test_a_folder_of_other_pictures_is_refused(world, tmp_path):
     (tmp_path / "other.csv").write_text("x,y,metres\n")
     with pytest.raises(UserError, match="has no points for any of 16 pictures"):

@@ -4,7 +4,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,8 +14,6 @@ import numpy as np
 from zoerefine.base.errors import UserError
 from zoerefine.base.progress import say, warn
 from zoerefine.depth.data.cache.decode import read_zoe
-from zoerefine.depth.data.dataset import evenly_spaced
-from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints, PointFiles
 from zoerefine.depth.data.networks.source import PseudoSource, source_from_json
 from zoerefine.depth.exporting.bundle.bundle import Engine
@@ -25,12 +22,7 @@ from zoerefine.depth.infer.results import ResultFolder, digest_of
 from zoerefine.depth.infer.sources import FrameSource, PseudoDepth, SourceFrame, file_fingerprint
 from zoerefine.depth.infer.stream import ClipOrder, Place
 from zoerefine.depth.points.for_engines import VERSION, spread_without_points
-from zoerefine.depth.points.measured import (
-    ASKED_FRAMES,
-    points_error,
-    question_of_unit,
-    refuse_points_in_other_unit,
-)
+from zoerefine.depth.points.measured import ask_unit, refuse_points_in_other_unit
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,25 +69,16 @@ class Inference:
         """Raises `UserError` where a frame's points are in another unit than its pseudo depth."""
         if self.points and len(points):
             file = str(self.points.path(name))
-            refuse_points_in_other_unit(file, points, zoe_u16 * ZOE_UNIT_M)
+            refuse_points_in_other_unit(file, points, zoe_u16)
 
     def ask_unit(self) -> None:
-        """Warn where points seem to be in feet, by frames from all over the source.
+        """Warn where points seem to be in another unit, by frames from all over the source.
 
-        Only frames with a file of pseudo depth count. Raises `UserError` where the points are as a
-        whole in another unit.
+        Only frames with a file of pseudo depth count. Raises `UserError` where they must be.
         """
-        if not self.points:
-            return
-        errors = []
-        names = [name for name in self.source.names if self.points.path(name)]
-        for name in evenly_spaced(names, ASKED_FRAMES):
-            with suppress(UserError):  # the frame itself is named for it
-                zoe = read_zoe(self.pseudo.path(name)) * ZOE_UNIT_M
-                errors.append(points_error(self.points.read(name, *zoe.shape), zoe))
-        known = [error for error in errors if error is not None]
-        if question := question_of_unit(str(self.points.folder), known, "frames"):
-            warn(question)
+        if self.points:
+            found = [(self.points.path(name), self.pseudo.path(name)) for name in self.source.names]
+            ask_unit(str(self.points.folder), [(one, zoe) for one, zoe in found if one])
 
     def depths(self, name: str, inputs: str) -> tuple[np.ndarray, np.ndarray]:
         """Pseudo and refined depth of a finished frame, uint16 [H, W]; see `results.read_own`."""

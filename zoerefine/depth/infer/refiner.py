@@ -144,7 +144,7 @@ class Refiner:
         if len(pictures) > 1:
             raise UserError("metric points are of one picture: call once for each of a batch")
         picture, depth = pictures[0], depths[0]
-        self.points.check(points, depth * ZOE_UNIT_M)
+        self.points.check(points, depth)
         if self.engine.takes_points:
             picture, depth = hinted(picture, depth, points)
         refined, *own = (one[0] for one in self.engine.arrays(picture[None], depth[None]))

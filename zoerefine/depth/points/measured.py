@@ -5,15 +5,19 @@ Importing this file does not import torch.
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 
 import numpy as np
 
 from zoerefine.base.errors import UserError, one_line
 from zoerefine.base.progress import warn
+from zoerefine.depth.data.dataset import evenly_spaced
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.intrinsics import Intrinsics
-from zoerefine.depth.data.metric_points import MetricPoints
+from zoerefine.depth.data.metric_points import MetricPoints, read_points
 from zoerefine.depth.points.measured_file import Measured
 from zoerefine.depth.points.room import (
     Measurement,
@@ -214,20 +218,40 @@ def unit_of(ratio: float) -> str:
     return min(UNITS, key=lambda name: abs(math.log(ratio / UNITS[name])))
 
 
-def points_error(points: MetricPoints, depth_m: Array) -> float | None:
-    """The log of points over predicted depth [H, W] of their picture, their median.
+def ask_unit(where: str, files: Sequence[tuple[Path, Path]]) -> None:
+    """Warn where points seem to be in another unit, by some of their pictures.
+
+    Args:
+        files: the points and the pseudo depth of each picture. What cannot be read is left out.
+
+    Raises `UserError` as `question_of_unit`.
+    """
+    from zoerefine.depth.data.cache.decode import read_zoe  # engines need no OpenCV
+
+    errors = []
+    for points, zoe in evenly_spaced(files, ASKED_FRAMES):
+        with suppress(UserError):  # who needs this picture says why
+            zoe_u16 = read_zoe(zoe)
+            errors.append(points_error(read_points(points, *zoe_u16.shape), zoe_u16))
+    known = [error for error in errors if error is not None]
+    if question := question_of_unit(where, known, "frames"):
+        warn(question)
+
+
+def points_error(points: MetricPoints, zoe_u16: Array) -> float | None:
+    """The log of points over pseudo depth [H, W] of their picture, metres * 256: their median.
 
     None where too few of them are usable.
     """
-    points = points.usable(*depth_m.shape)
-    predicted_m = depth_m[points.pixels(*depth_m.shape)]
+    points = points.usable(*zoe_u16.shape)
+    predicted_m = zoe_u16[points.pixels(*zoe_u16.shape)] * ZOE_UNIT_M
     ratios = points.depth_m[predicted_m > 0] / predicted_m[predicted_m > 0]
     return float(np.log(np.median(ratios))) if len(ratios) >= LEAST_POINTS else None
 
 
-def refuse_points_in_other_unit(where: str, points: MetricPoints, depth_m: Array) -> float | None:
+def refuse_points_in_other_unit(where: str, points: MetricPoints, zoe_u16: Array) -> float | None:
     """`points_error`. Raises `UserError` where it must be that of another unit than metres."""
-    error = points_error(points, depth_m)
+    error = points_error(points, zoe_u16)
     if error is not None:
         refuse_ratio(where, math.exp(error))
     return error
@@ -240,9 +264,9 @@ class PointsOfCalls:
         self.errors: list[float] = []
         self.lock = Lock()  # calls may come from several threads
 
-    def check(self, points: MetricPoints, depth_m: Array) -> None:
+    def check(self, points: MetricPoints, zoe_u16: Array) -> None:
         """Warn at the ASKED_FRAMES-th picture. Raises as `refuse_points_in_other_unit`."""
-        error = refuse_points_in_other_unit("metric points", points, depth_m)
+        error = refuse_points_in_other_unit("metric points", points, zoe_u16)
         with self.lock:
             if error is None or len(self.errors) == ASKED_FRAMES:
                 return

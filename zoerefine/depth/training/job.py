@@ -19,6 +19,7 @@ from zoerefine.depth.data.cache.pack import build_cache, cache_digest
 from zoerefine.depth.data.dataset import Dataset, picture_digests, select
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.metric_points import with_points
+from zoerefine.depth.points.measured import ask_unit
 from zoerefine.depth.training import binding
 from zoerefine.depth.training.loop import Report, train
 from zoerefine.depth.training.verdict import closing_lines, warnings
@@ -112,8 +113,12 @@ def find_dataset(cfg: Config, opened: Dataset | None = None) -> Dataset:
 
 
 def pack(cfg: Config, dataset: Dataset) -> Cache:
-    """The packed cache of a data set, built if needed."""
-    options = cfg.CACHE
+    """The packed cache of a data set, built if needed. Warns of points in another unit."""
+    options, frames = cfg.CACHE, dataset.frames
+    pairs = [(one.points, one.zoe) for one in frames if not one.sizes_may_differ]
+    if is_writer():
+        folder = cfg.DATA.POINTS or cfg.DATA.ROOT
+        ask_unit(folder, [(points, zoe) for points, zoe in pairs if points and zoe])
     cache = build_cache(
         dataset,
         options.HEIGHT,
