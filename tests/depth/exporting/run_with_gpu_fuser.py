@@ -1,10 +1,10 @@
 """Runs engines of one network with the fuser of CUDA builds (NNC) switched on for the CPU.
 
-python run_with_gpu_fuser.py NETWORK [MUTANT]
+python run_with_gpu_fuser.py NETWORK
 
 Prints one line for each engine: how much depth and spread differ from eager's at most, as means
 over a batch in units of the outputs, how much eager changes its input, and the number of fused
-groups. With MUTANT, the casts of uint16 are those that the fuser cannot compile.
+groups.
 """
 
 import io
@@ -13,7 +13,6 @@ import warnings
 
 import torch
 
-from zoerefine.depth.exporting import shipped_module
 from zoerefine.depth.exporting.engine_kinds import engine_kind
 from zoerefine.depth.exporting.engines.torchscript_engine import compile_script
 from zoerefine.depth.exporting.shipped_module import PrePostProcessing, core_of
@@ -31,17 +30,6 @@ def switch_on() -> None:
     torch._C._jit_set_texpr_fuser_enabled(True)
     torch._C._jit_override_can_fuse_on_cpu(True)
     torch._C._jit_set_te_must_use_llvm_cpu(False)
-
-
-def plant_mutant() -> None:
-    def floats(values_u16: torch.Tensor) -> torch.Tensor:
-        return values_u16.to(torch.float32)
-
-    def rounded_u16(values: torch.Tensor) -> list[torch.Tensor]:
-        whole = values.round().clamp(0.0, 65535.0).transpose(0, 1).to(torch.int32)
-        return list(whole.to(torch.uint16).unbind(0))
-
-    shipped_module.floats, shipped_module.rounded_u16 = floats, rounded_u16
 
 
 def make_source(network: str) -> ExportSource:
@@ -84,13 +72,11 @@ def around(processing, core):
     return forward
 
 
-def main(network: str, mutant: bool) -> None:
+def main(network: str) -> None:
     warnings.simplefilter("ignore")
     source = make_source(network)
     core = core_of(source.refiner)
     eager = source.shipped(core).eval()
-    if mutant:
-        plant_mutant()
     kind = engine_kind("torchscript")
     built = {
         precision: torch.jit.load(io.BytesIO(kind.build(source, precision).content)).eval()
@@ -105,4 +91,4 @@ def main(network: str, mutant: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], "MUTANT" in sys.argv[2:])
+    main(sys.argv[1])

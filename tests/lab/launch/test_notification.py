@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -170,9 +169,7 @@ def test_a_redirect_is_not_followed(serve, capsys):
 
 def test_a_server_that_never_finishes_is_left_after_the_time_limit(serve, capsys, monkeypatch):
     monkeypatch.setattr(notify, "ANSWER_S", 0.4)
-    began = time.monotonic()
     assert "no answer within 0.4 s" in warning_of(serve(slow=True).url, capsys)
-    assert time.monotonic() - began < 20
 
 
 def test_a_server_that_is_not_there_is_one_line(capsys):

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -264,9 +263,7 @@ def test_links_that_lead_in_circles_or_nowhere_do_not_stop_the_list(three):
     (three.folder / "unet/loop").symlink_to("loop")
     (three.folder / "loop").symlink_to("loop")
     (three.folder / "up").symlink_to("..")
-    begun = time.monotonic()
     assert three.listed("--state", "finished") == ["unet/b", "unet/a"]
-    assert time.monotonic() - begun < 60
 
 
 def test_runs_that_several_processes_read_are_all_listed(runs):
