@@ -138,17 +138,17 @@ def test_the_shown_commands_fit_the_images(stages):
     assert ("VOLUME", volume) in stages["full"] and volume == f"{folders[0]}/runs"
 
 
+# Python does not find the blocked modules; `importlib.util.find_spec` asks the same finder.
 ONLY = """
-import sys
+from importlib.machinery import PathFinder
 
-class OnlyInstalled:
-    def find_spec(name, path=None, target=None):
-        if name in {blocked!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+def found(name, *more, find=PathFinder.find_spec, blocked={blocked!r}):
+    return None if name in blocked else find(name, *more)
 
-sys.meta_path.insert(0, OnlyInstalled)
+PathFinder.find_spec = found
 """
 INFER = f"""{ONLY}
+import sys
 from zoerefine.cli import main
 sys.exit(main({{words!r}}))
 """

@@ -53,21 +53,6 @@ def test_training_and_the_rest_need_no_checkout(wheel, tmp_path):
     assert run.read_json(run.provenance_file)["commit"] == ""
 
 
-def test_the_demo_launches_from_a_repository_of_its_own(wheel, installed, tmp_path):
-    wheel("data", "synthesize", "world", "--scenes", 8, "--clips", 1, "--frames", 1,
-          "--height", 120, "--width", 160)  # fmt: skip
-    script = (
-        "from zoerefine.commands.demo import demo_repository; demo_repository(); demo_repository()"
-    )
-    subprocess.run(
-        [installed / "python", "-c", script], cwd=tmp_path, check=True, env=wheel.environment
-    )
-    wheel("run", "--repo", "zoerefine-demo", "--commit", "HEAD", "--config", "demo",
-          "--module", "search.py", "DATA.ROOT", tmp_path / "world", "STUDY.TRIALS", 1,
-          "STUDY.EPOCHS", 1, "STUDY.THEN", "", "MODEL.BASE", 8)  # fmt: skip
-    assert (tmp_path / "runs" / "demo" / "latest" / "best.yaml").exists()
-
-
 @pytest.mark.parametrize(
     ("words", "package"),
     [

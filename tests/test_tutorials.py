@@ -9,6 +9,8 @@ train a smaller network for less, and its search of a script makes fewer trials.
 import os
 import re
 import subprocess
+import tomllib
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,18 +49,28 @@ def follow(installed, tmp_path, monkeypatch):
     return run
 
 
-def test_own_script_with_the_packages_of_the_laboratory_alone(follow, installed, tmp_path):
-    page = (ROOT / "docs" / "install.md").read_text()
-    (packages,) = re.findall(r"^\$ pip install (gitpython .+)$", page, re.MULTILINE)
-    blocked = modules_outside({"zoerefine", *packages.split()}) - {"zoerefine"}
-    assert {"torch", "cv2", "optuna_dashboard", "safetensors"} <= blocked
+@contextmanager
+def packages_alone(installed, packages):
+    """While entered, no other package than zoerefine, these and what they require is found.
+
+    Yields the modules that are blocked.
+    """
+    blocked = modules_outside({"zoerefine", *packages}) - {"zoerefine"}
     (folder,) = installed.parent.glob("lib/*/site-packages")
     hook = folder / "sitecustomize.py"
     hook.write_text(ONLY.format(blocked=blocked))
     try:
-        output = follow(as_script("tutorial-own-script.md"))
+        yield blocked
     finally:
         hook.unlink()
+
+
+def test_own_script_with_the_packages_of_the_laboratory_alone(follow, installed, tmp_path):
+    page = (ROOT / "docs" / "install.md").read_text()
+    (packages,) = re.findall(r"^\$ pip install (gitpython .+)$", page, re.MULTILINE)
+    with packages_alone(installed, packages.split()) as blocked:
+        assert {"torch", "cv2", "optuna_dashboard", "safetensors"} <= blocked
+        output = follow(as_script("tutorial-own-script.md"))
     assert "REPRODUCED: 21 values are exactly the same" in output
     assert (tmp_path / "here" / "digits" / "report" / "report.html").exists()
 
@@ -100,7 +112,7 @@ def test_cluster(follow, slurm, tmp_path):
 BEFORE_README = f"""
 set -euo pipefail
 zoerefine data synthesize zoerefine-demo/data/synthetic --scenes 8 --clips 1 {SMALL_WORLD}
-python -c 'from zoerefine.commands.demo import demo_repository as make; make()'
+python -c 'from zoerefine.commands.demo import demo_repository as make; make(); make()'
 cd zoerefine-demo
 zoerefine run --repo . --commit HEAD --config demo --module search.py \
     DATA.ROOT data/synthetic STUDY.TRIALS 1 STUDY.EPOCHS 1 TRAIN.EPOCHS 1 MODEL.BASE 8
@@ -123,8 +135,8 @@ ARRAYS = (
 
 
 @pytest.mark.timeout(3600)
-def test_readme(follow):
-    """Its commands in their order, and its Python."""
+def test_readme(follow, installed):
+    """Its commands in their order, and its Python, with what `pip install .` brings."""
     text = (ROOT / "README.md").read_text()
     steps = re.findall(r"^\| [^|]+ \| `(zoerefine .+?)` \|$", text, re.MULTILINE)
     script = re.findall(r"^zoerefine (?!demo).+$", text, re.MULTILINE)
@@ -138,5 +150,8 @@ def test_readme(follow):
         if step.startswith("zoerefine check"):  # what it finds in so few steps is open
             steps[number] = step.replace("check", "check --limit 5") + " || test $? = 1"
     program = f"cat > program.py <<'END'\n{ARRAYS}{python}END\npython program.py"
-    output = follow("\n".join([BEFORE_README, *steps, program, "cd ../script", *script]))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = [re.match(r"[\w-]+", line)[0] for line in project["dependencies"]]
+    with packages_alone(installed, required):
+        output = follow("\n".join([BEFORE_README, *steps, program, "cd ../script", *script]))
     assert "REPRODUCED" in output

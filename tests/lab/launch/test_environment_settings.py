@@ -150,12 +150,13 @@ def test_settings_of_uv_count_for_the_environment(launch, commit_with, home, whe
     assert len(environments(home)) == 2
 
 
+@needs_uv
 def test_an_environment_whose_python_was_removed_is_made_again(
     launch, commit_with, home, wheels, tmp_path
 ):
     make_wheel(wheels, "1.0")
     commit = commit_with("requirements.lock", requirements(wheels))
-    words = ("--environment", "venv", "--module", "uses.py", "KEY")
+    words = ("--environment", "uv", "--module", "uses.py", "KEY")
     launch(*words, "1", commit=commit)
     (environment,) = environments(home)
     python = environment / "bin" / "python"

@@ -98,18 +98,14 @@ def training_runs(tmp_path):
 class StudyOnDisk:
     """The study that the command made in the test's folder, from whatever commit."""
 
-    def __init__(self, tmp_path, name="tiny"):
-        self.run = RunDir(tmp_path / "runs" / name / "study")
+    def __init__(self, tmp_path):
+        self.run = RunDir(tmp_path / "runs" / "tiny" / "study")
         cfg = load_config(self.run.config_file)
         storage = open_storage(storage_url(cfg.STUDY.STORAGE, self.run.path), 60)
-        self.optuna = optuna.load_study(study_name=name, storage=storage)
+        self.optuna = optuna.load_study(study_name="tiny", storage=storage)
 
     def trials(self):
         return without_duplicates(self.optuna.get_trials())
-
-    def outcomes(self):
-        """Number, state, values and figure of each trial."""
-        return [(one.number, one.state, one.params, one.value) for one in self.trials()]
 
     def continued(self):
         """Trials that a worker left and another continued."""
