@@ -409,6 +409,34 @@ def test_seeds_that_change_nothing_count_as_one(foreign, tmp_path):
     assert "lr 1: 3 runs have exactly the same metrics; does the script read SEED?" in page
 
 
+def test_a_repetition_with_other_numbers_is_no_further_seed(foreign, tmp_path):
+    """As by `--again` of a job that is not deterministic: the last one counts."""
+    for again in range(4):
+        foreign(f"a{again}", {"LR": 1, "SEED": 7}, [{"acc": 0.5 + again / 10}])
+        foreign(f"b{again}", {"LR": 2}, [{"acc": 0.5 + again / 10}])  # nothing says that they are
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"], maximize=True)
+    rows = {row["group"]: row for row in csv_rows(tmp_path / "out" / "groups.csv")}
+    assert (rows["lr 1"]["scored"], rows["lr 1"]["mean"]) == ("1", "0.8")
+    assert rows["lr 2"]["scored"] == "4"
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "lr 1: 3 runs with the seed of a later one left out: a repetition is no" in page
+
+
+def test_curves_with_other_steps_are_interpolated(foreign, tmp_path):
+    """Episodes end at steps of their own; here every run has the same line, so the mean is it."""
+    for seed in range(3):
+        steps = sorted({0, 1000, *(37 * i * (seed + 2) % 1000 for i in range(20))})
+        folder = foreign(f"a{seed}", {"SEED": seed}, [])
+        rows = "".join(json.dumps({"step": one, "acc": one * 2.0 + seed}) + "\n" for one in steps)
+        (folder / "metrics.jsonl").write_text(rows)
+    collection = collect([str(tmp_path / "runs")], metrics=["acc"])
+    measure = Measure("", "acc")
+    with style():
+        figure = overview_figure(collection, make_groups(collection.runs, measure), measure)
+    line = max((one.get_xydata() for one in figure.axes[0].lines), key=len)
+    assert len(line) > 40 and abs(line[:, 1] - 2 * line[:, 0] - 1).max() < 1e-9
+
+
 def test_values_that_change_nothing_are_named(foreign, tmp_path):
     for rate in (1, 2):
         foreign(f"a{rate}", {"LR": rate}, [{"acc": 0.5}])

@@ -348,13 +348,17 @@ def test_a_single_group_needs_none(runs):
     assert not any("seeds per group" in line for line in summary(runs, 1, 2))
 
 
-def test_a_group_whose_runs_have_no_step_in_common_says_which_one_is_drawn(runs):
+@pytest.mark.parametrize(
+    ("apart", "said"),
+    [(3, "do not meet, the line is its longest run"), (1, "its values are interpolated")],
+)
+def test_a_group_whose_runs_have_other_steps_says_what_is_drawn(runs, apart, said):
     for seed in range(3):
         folder = runs.add(f"a{seed}", seed=seed)
         depths = {"refined": {"abs_rel": 0.5}, "pseudo": {"abs_rel": 0.6}}
-        epochs = range(seed, 12, 3)
+        epochs = range(apart * seed, apart * seed + 3)
         rows = [{"phase": "val", "step": one, "epoch": one, **depths} for one in epochs]
         (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     groups, measure = make_groups(collected(runs), Measure("test")), Measure("test")
-    assert "the line is its longest run" in " ".join(captions.legend(groups, measure))
-    assert "the line" not in " ".join(captions.legend([], measure))
+    assert said in " ".join(captions.legend(groups, measure))
+    assert said not in " ".join(captions.legend([], measure))

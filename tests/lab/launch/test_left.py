@@ -1,10 +1,12 @@
 """What a job leaves in its workspace is collected into its run, and never lost."""
 
+import hashlib
 import json
 import os
 import shutil
 import socket
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +77,17 @@ def test_new_ignored_and_changed_files_are_collected_with_their_digests(ended, r
     ]
     digests = json.loads(run.provenance_file.read_text())["outputs"]
     assert digests == {f"left/{one['path']}": one["sha256"] for one in left["files"]}
+
+
+def test_a_file_whose_name_is_not_utf8_is_collected_and_recorded(ended):
+    run, folder = ended()
+    for place in (folder, run.path):
+        (Path(os.fsdecode(bytes(place) + b"/r\xe9sult.txt"))).write_text("1")
+    left_files.collect_after(run, folder)
+    assert contents(run.left) == {"r\udce9sult.txt": b"1"}
+    digest = hashlib.sha256(b"1").hexdigest()
+    outputs = {"r\\udce9sult.txt": digest, "left/r\\udce9sult.txt": digest}
+    assert run.recorded()["outputs"] == outputs
 
 
 def test_a_committed_log_that_the_job_wrote_is_its_own(ended, repository):

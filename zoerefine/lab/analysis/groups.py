@@ -133,8 +133,10 @@ class RunGroup:
     Attributes:
         label: the settings in which the group differs from others, or the run's name.
         scored: the finished runs with a final metric on the chosen split; where none finished,
-            those with a metric so far. Of runs that are the same with every seed, the first one.
+            those with a metric so far. Of runs that are the same with every seed, the first one;
+            of those with one setting and seed, as by `--again`, the last one.
         scores: their final metrics, float64 [len(scored)].
+        repeated: how many more have the setting and seed of another one.
         lost: its finished runs whose final metric is not finite, or which a script has not logged.
     """
 
@@ -143,6 +145,7 @@ class RunGroup:
     scored: list[Run]
     scores: np.ndarray
     lost: int = 0
+    repeated: int = 0
 
     @property
     def is_finished(self) -> bool:
@@ -205,9 +208,10 @@ def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
     found = {run.path: measure.score(run) for run in runs}
     scored = finished_or_all([run for run in runs if found[run.path] is not None])
     scored = scored[:1] if have_same_metrics(scored) else scored
-    scores = np.array([found[run.path] for run in scored], np.float64)
+    each = {(run.group, run.path if run.seed is None else run.seed): run for run in scored}
+    scores = np.array([found[run.path] for run in each.values()], np.float64)
     lost = sum(found[run.path] is None and measure.is_lost(run) for run in runs)
-    return RunGroup(label, runs, scored, scores, lost)
+    return RunGroup(label, runs, [*each.values()], scores, lost, len(scored) - len(each))
 
 
 def lost_note(group: RunGroup, measure: Measure) -> str:

@@ -24,8 +24,11 @@ def legend(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
         parts.append(f"Band and bar: {INTERVAL} of the mean.")
     elif max(seeds, default=0) > 1:
         parts.append("Thin lines: single runs.")
-    if any(have_no_common_step(group, measure) for group in groups):
-        parts.append("Where runs of a group have no step in common, the line is its longest run.")
+    steps = [steps_of(group, measure) for group in groups]
+    if any(max(one[0] for one in some) > min(one[-1] for one in some) for some in steps if some):
+        parts.append("Where the steps of a group's runs do not meet, the line is its longest run.")
+    elif any(len({*map(tuple, some)}) > 1 for some in steps):
+        parts.append("Between the steps of a run its values are interpolated.")
     parts += points_and_dashes(groups, measure)
     if any(run.pruned for group in groups for run in group.runs):
         parts.append("Cross: stopped early by the search.")
@@ -34,10 +37,9 @@ def legend(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
     return parts
 
 
-def have_no_common_step(group: RunGroup, measure: Measure) -> bool:
-    """Whether the curves of a group cannot be averaged."""
-    steps = [set(curve.epochs) for run in group.drawn if (curve := measure.curve(run))]
-    return len(steps) > 1 and not set.intersection(*steps)
+def steps_of(group: RunGroup, measure: Measure) -> list[list[float]]:
+    """The steps of each curve of a group."""
+    return [curve.epochs for run in group.drawn if (curve := measure.curve(run))]
 
 
 def points_and_dashes(groups: Sequence[RunGroup], measure: Measure) -> list[str]:

@@ -180,13 +180,15 @@ def set_value_axis(axis: Any, means: Sequence[float], may_be_log: bool) -> None:
 
 
 def align_curves(curves: list[tuple[list[float], list[float]]]) -> tuple[np.ndarray, np.ndarray]:
-    """Curves at the epochs that all of them have: [epochs], [curves, epochs]."""
-    common = sorted(set.intersection(*(set(epochs) for epochs, _ in curves)))
-    if not common:  # evaluated at different epochs: only the longest curve is drawn
+    """Curves at every epoch of one of them between the last start and the first end; between its
+    own epochs a curve is linear: [epochs], [curves, epochs]."""
+    begin, end = max(epochs[0] for epochs, _ in curves), min(epochs[-1] for epochs, _ in curves)
+    common = sorted({epoch for epochs, _ in curves for epoch in epochs if begin <= epoch <= end})
+    if not common:  # only the longest curve is drawn
         epochs, values = max(curves, key=lambda curve: len(curve[0]))
         return np.array(epochs), np.array([values])
-    rows = [dict(zip(epochs, values, strict=True)) for epochs, values in curves]
-    return np.array(common), np.array([[row[epoch] for epoch in common] for row in rows])
+    lines = [np.array(sorted(dict(zip(*curve, strict=True)).items())).T for curve in curves]
+    return np.array(common), np.array([np.interp(common, *line) for line in lines])
 
 
 def short_name(group: RunGroup, layout: Layout) -> str:

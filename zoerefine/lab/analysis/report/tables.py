@@ -221,6 +221,7 @@ def summarize(
         lines.append(note)
     lines += [lost_line(group, measure) for group in groups if group.lost]
     lines += unread_lines(groups)
+    lines += [repeated_line(group) for group in groups if group.repeated]
     few = [group for group in scored if len(group.scores) < ENOUGH_RUNS]
     if few:
         has = "has" if len(few) == 1 else "have"
@@ -244,6 +245,14 @@ def lost_line(group: RunGroup, measure: Measure) -> str:
     """That a group has runs without a value."""
     rest = "; its mean is of the others, and nothing is concluded from it" if group.scored else ""
     return f"{group.label}: {lost_note(group, measure)}{rest}."
+
+
+def repeated_line(group: RunGroup) -> str:
+    """That runs of a group have one seed."""
+    return (
+        f"{group.label}: {counted(group.repeated, 'run')} with the seed of a later one left out: a "
+        "repetition is no further seed."
+    )
 
 
 def unread_lines(groups: Sequence[RunGroup]) -> list[str]:

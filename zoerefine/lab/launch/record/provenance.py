@@ -153,5 +153,5 @@ def printable(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {key: printable(item) for key, item in value.items()}
+        return {printable(key): printable(item) for key, item in value.items()}
     return [printable(item) for item in value] if isinstance(value, list) else value
