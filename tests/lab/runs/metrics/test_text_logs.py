@@ -169,50 +169,6 @@ def test_rows_of_one_step_and_other_parts_are_not_taken_for_one_series(run, part
     assert f"rows of step 0 differ in {next(iter(part))} (" in fault and "acc is not read" in fault
 
 
-@pytest.mark.parametrize(
-    "name, text, part",
-    [
-        ("left/cv.csv", "fold,acc\n0,.9\n1,.6\nmean,.75\nstd,.15\n", "fold (0, 1)"),
-        ("left/cv.csv", "dataset,acc\na,.9\nb,.6\n", "dataset (a, b)"),
-        ("left/cv.csv", "class,acc\ncar,.9\nroad,.6\n", "class (car, road)"),
-        ("left/cv.csv", ",acc\n0,.9\n1,.6\nmean,.75\n", "the first column (a number, mean)"),
-        ("left/cv.csv", ",acc\ncount,2\nmean,.75\n", "the first column (count, mean)"),
-        ("left/cv.csv", "k,acc\n0,.9\n1,.6\nmean,.75\n", "k (a number, mean)"),
-        ("left/cv.csv", "metric,value\nacc,.9\nloss,.6\n", "metric (acc, loss)"),
-        ("left/cv.csv", "data,acc\ncifar10,.9\ncifar100,.6\n", "data (cifar10, cifar100)"),
-        ("left/cv.csv", ",acc\nfold_0,.9\nfold_1,.6\n", "the first column (fold_0, fold_1)"),
-        ("left/cv.csv", ",class,acc\n0,car,.9\n1,road,.6\n", "class (car, road)"),
-        (
-            "left/cv.jsonl",
-            '{"acc": 0.9, "dataset": "a"}\n{"acc": 0.6, "dataset": "b"}\n',
-            "dataset (a, b)",
-        ),
-        ("left/cv.jsonl", '{"fold": 0, "acc": 0.9}\n{"fold": 1, "acc": 0.6}\n', "fold (0, 1)"),
-    ],
-)
-def test_rows_without_a_step_of_other_parts_are_no_series(run, name, text, part):
-    run.write(name, text)
-    metrics = read_metrics(run)
-    assert not metrics.final
-    (fault,) = metrics.faults
-    assert f"rows without a step differ in {part}" in fault and "acc" in fault
-
-
-def test_an_index_of_numbers_or_times_and_a_metric_called_like_a_part_are_no_parts(run):
-    run.write("left/history.csv", "class,acc\n0.5,0.5\n0.25,0.75\n")
-    assert points(run, "class") == {1: 0.5, 2: 0.25}
-    run.write("left/history.csv", ",acc\n0,0.5\n1,0.75\n")
-    assert points(run, "acc") == {1: 0.5, 2: 0.75}
-    run.write("left/history.csv", ",acc\n2026-11-01,0.5\n2026-11-02,0.75\n")
-    assert points(run, "acc") == {1: 0.5, 2: 0.75}
-    for rows in ("acc,scene,class\n0.5,a,2.0\n0.75,b,1.0\n",  # facts of a row
-                 "is_best,acc\nTrue,0.5\nFalse,0.75\n", "loss,acc\nNone,0.5\n0.4,0.75\n",
-                 "time,acc\nNov 26 15:00,0.5\nNov 27 9:00,0.75\n",
-                 "file,acc\nepoch1.pt,0.5\nepoch2.pt,0.75\n"):  # fmt: skip
-        run.write("left/history.csv", rows)
-        assert points(run, "acc") == {1: 0.5, 2: 0.75}
-
-
 def test_a_header_inside_a_csv_names_the_rows_below_it(run):
     run.write("left/log.csv", "epoch,acc\n1,.5\n2,.6\n\nepoch,loss\n1,9\n2,8\n")
     assert (points(run, "acc"), points(run, "loss")) == ({1: 0.5, 2: 0.6}, {1: 9, 2: 8})

@@ -4,23 +4,22 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from math import isnan
-from typing import Any
 
 from zoerefine.base.errors import first_few
 from zoerefine.lab.runs.metrics.series import (
     EPOCH,
     MAX_BYTES,
     NAMED,
-    NO_VALUE,
-    NUMBERED,
+    NO_LABEL,
     ODD_NUMBER,
     PHASES,
     STEP_NAMES,
     Kind,
     MetricLog,
+    label_of,
     parse_number,
     part_of,
 )
@@ -29,9 +28,10 @@ CSV_SUFFIXES = {".csv", ".tsv"}
 DELIMITERS = ",;\t"
 WITH_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
 HASH = re.compile(r"[\da-f]{7,}", re.IGNORECASE)
+NUMBER_CELL = re.compile(rf'(^|[{DELIMITERS}"])\s*{ODD_NUMBER.pattern}')  # in a line
+NO_NAME = re.compile(r"(Unnamed: \d+)?")  # of an index, as pandas reads it back
 
-# By column, the cells that may be numbers and cannot be read, each with its line.
-OddCells = dict[str, list[tuple[str, int]]]
+Row = tuple[int, list[str]]  # its line, from 1, and its cells
 
 
 @dataclass
@@ -41,12 +41,15 @@ class CsvLog(MetricLog):
     Attributes:
         since, skipped: as of a `LineLog`.
         has_steps: whether a column counts steps; otherwise a row's number, from 1, is its step.
+        odd: by column, the cells that may be numbers and cannot be read, each with its line.
+        prefixes: what stands before the names of metrics, for each phase.
     """
 
     since: int = 0
     skipped: int = 0
     has_steps: bool = False
-    stamp: tuple[int, ...] = ()
+    odd: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    prefixes: set[str] = field(default_factory=set)
 
     @property
     def kind(self) -> Kind:
@@ -54,14 +57,11 @@ class CsvLog(MetricLog):
 
     def update(self, ended: bool) -> None:
         """Read the file if it has changed."""
-        status = self.path.stat()
-        stamp = (status.st_size, status.st_mtime_ns, status.st_ino, ended)
-        if stamp == self.stamp:
+        if not self.has_changed(ended):
             return
-        self.stamp = stamp
         self.forget()
-        self.has_steps = False
-        if status.st_size > MAX_BYTES:
+        self.has_steps, self.odd, self.prefixes = False, {}, set()
+        if self.stamp[0] > MAX_BYTES:
             self.faults["size"] = f"larger than {MAX_BYTES >> 20} MiB, so it is not read"
             return
         with open(self.path, "rb") as file:
@@ -75,125 +75,110 @@ class CsvLog(MetricLog):
             self.faults["row"] = f"not a valid CSV file: {error}"
 
     def _read(self, text: str, earlier_lines: int, skipped_lines: int) -> None:
-        lines = list(io.StringIO(text))
-        above = lines_above_header(lines)
-        rows = csv.DictReader(lines[above:], delimiter=self._delimiter(*lines[above : above + 2]))
-        columns = self._columns(rows.fieldnames or [])
-        if columns is None:
-            return
-        odd: OddCells = {}
-        read: dict[str, set[str]] = {}  # by column, the metrics that it has
-        for number, row in enumerate(rows, 1):
-            line = above + rows.line_num
-            if line <= skipped_lines:
-                continue
-            if earlier_lines and line > earlier_lines:
-                earlier_lines = 0
-                self.begin_attempt()
-            if read and (header := columns.header_in(row, lines[line - 2])):
-                rows.fieldnames = header
-                if (columns := self._columns(header)) is None:
-                    break
-                columns = self._without_steps_lost(columns, line)
-                continue
-            if any(row.pop(None, ())):  # the values without a column
-                self.faults["row"] = (
-                    f"line {line} has more values than columns: write decimal points, not commas"
-                )
-                continue
-            step = columns.step(row, number)
-            if step is not None:
-                self._add_row(columns, row, step, line, odd, read)
-            elif text := columns.odd_step(row):
-                counter = columns.counters[0]
-                odd, read = {counter: [(text, line)]}, {counter: {*self.points}}
+        count = 0
+        for line, header, rows in tables_in(list(io.StringIO(text))):
+            columns = self._columns(header, rows, line)
+            if columns is None:
                 break
-        self._leave_out_odd(odd, read)
+            for number, (at, cells) in enumerate(rows, count + 1):
+                if at <= skipped_lines:
+                    continue
+                if earlier_lines and at > earlier_lines:
+                    earlier_lines = 0
+                    self.begin_attempt()
+                if len(cells) > len(header) and any(cells[len(header) :]):
+                    self.faults["row"] = (
+                        f"line {at} has more values than columns: write decimal points, not commas"
+                    )
+                    continue
+                if not self._add_row(columns, cells, number, at):
+                    return
+            count += len(rows)
+        self._leave_out_odd()
 
-    def _columns(self, header: Sequence[str]) -> "Columns | None":
+    def _columns(self, header: Sequence[str], rows: Sequence[Row], line: int) -> "Columns | None":
         """What the columns are; None where no value has a certain step, or there is no header."""
-        columns = {name: name.strip() for name in header}
-        if any(parse_number(name) is not None for name in columns.values()):
+        names = [name.strip() for name in header]
+        if any(parse_number(name) is not None for name in names):
             return None  # the first row is no header
-        lower = {name.lower(): column for column, name in columns.items()}
-        counters = [lower[name] for name in STEP_NAMES if name in lower]
-        self.has_steps = self.has_steps or bool(counters)
-        names = [columns[column] for column in header]
+        lower = [name.lower() for name in names]
         called = [name.lower() if name.lower() in STEP_NAMES else name for name in names]
         twice = {name for name in called if name and called.count(name) > 1}
         if twice:
             self.faults["columns"] = f"two columns are called {min(twice)}"
-        if counters and columns[counters[0]].lower() in twice:
+        counters = [lower.index(name) for name in STEP_NAMES if name in lower]
+        later = (row[index] for _, row in rows[1:] for index in counters if index < len(row))
+        if len(rows) > 2 and not any(map(str.strip, later)):
+            counters = []  # the first row alone states a step
+        had_steps, self.has_steps = self.has_steps, self.has_steps or bool(counters)
+        if counters and called[counters[0]] in twice:
             return None
+        metrics = {
+            index: name
+            for index, name in enumerate(called)
+            if name not in STEP_NAMES and name not in twice and not NO_NAME.fullmatch(name)
+        }
+        if had_steps and not counters:
+            metrics = self._without_lost(metrics, line)
         return Columns(
-            counters=[column for column in counters if columns[column].lower() not in twice],
-            epoch=lower.get(EPOCH, ""),
-            phases=[lower[name] for name in PHASES if name in lower],
-            metrics={
-                column: name
-                for column, name in columns.items()
-                if name and name.lower() not in STEP_NAMES and name not in twice
-            },
+            names=names,
+            counters=[index for index in counters if called[index] not in twice],
+            epoch=lower.index(EPOCH) if EPOCH in lower else -1,
+            phases=[lower.index(name) for name in PHASES if name in lower],
+            parts={index for index, name in enumerate(lower) if label_of(name, "1", False)},
+            metrics=metrics,
         )
 
-    def _without_steps_lost(self, columns: "Columns", line: int) -> "Columns":
-        """The columns below a later header; a metric with steps has none of those without."""
-        if columns.counters or not self.has_steps:
-            return columns
-        lost = [name for name in columns.metrics.values() if name in self.points]
+    def _without_lost(self, metrics: dict[int, str], line: int) -> dict[int, str]:
+        """The metrics below a later header without steps: none that has steps above it."""
+        lost = [name for name in metrics.values() if name in self.points]
         if lost:
             self.faults["header"] = (
                 f"the header in line {line} has no column of steps, so {first_few(lost, NAMED)} "
                 f"below it {'is' if len(lost) == 1 else 'are'} not read"
             )
-        kept = {column: name for column, name in columns.metrics.items() if name not in lost}
-        return replace(columns, metrics=kept)
+        return {index: name for index, name in metrics.items() if name not in lost}
 
-    def _add_row(
-        self,
-        columns: "Columns",
-        row: Mapping[str, str],
-        step: float,
-        line: int,
-        odd: OddCells,
-        read: dict[str, set[str]],
-    ) -> None:
-        phase = columns.phase(row)
+    def _add_row(self, columns: "Columns", cells: list[str], number: int, line: int) -> bool:
+        """Whether what follows can be read: a step that cannot be read leaves out everything."""
+        cells = (cells + [""] * len(columns.names))[: len(columns.names)]
+        values = [*map(parse_number, cells)]
+        known = [step for i in columns.counters if (step := values[i]) is not None]
+        step = next((step for step in known if not isnan(step)), None)
+        if columns.counters and step is None:
+            texts = (cells[index].strip() for index in columns.counters)
+            odd = next((text for text in texts if WITH_COMMA.fullmatch(text)), "")
+            if odd:
+                self.points = {}
+                self._note_odd(columns.names[columns.counters[0]], odd, line)
+            return not odd
+        phase, part = columns.phase_and_part(cells, values)
         prefix = f"{phase}." if phase else ""
-        has_step = bool(columns.counters)
-        part, epoch = part_of(row, phase, has_step), columns.epoch_of(row)
-        for column, name in columns.metrics.items():
-            value = parse_number(row[column] or "")
+        self.prefixes.add(prefix)
+        epoch = values[columns.epoch] if columns.epoch in columns.counters[1:] else None
+        for index, name in columns.metrics.items():
+            value = values[index]
             if value is not None:
-                own_part = {} if part.get(column, NUMBERED) != NUMBERED else part
-                self.add_counted(prefix + name, step, epoch, value, own_part, has_step)
-                read.setdefault(column, set()).add(prefix + name)
-            elif ODD_NUMBER.match(text := (row[column] or "").strip()):
-                odd.setdefault(column, []).append((text, line))
+                at = number if step is None else step
+                self.add_counted(prefix + name, at, epoch, value, part, step is not None)
+            elif ODD_NUMBER.match(text := cells[index].strip()):
+                self.odd.setdefault(name, []).append((text, line))
+        return True
 
-    def _leave_out_odd(self, odd: OddCells, read: Mapping[str, set[str]]) -> None:
+    def _leave_out_odd(self) -> None:
         """Leave out columns of which some cells are numbers and others cannot be read: an earlier
         value would count as the final one. Hashes and one pair (`3,3`) in all rows need no note."""
-        for column, cells in odd.items():
+        for column, cells in self.odd.items():
             text, line = cells[0]
-            for name in read.get(column, ()):
-                self.points.pop(name, None)
-            is_pair = column not in read and len(cells) > 1 and {text} == {one for one, _ in cells}
-            if not (is_pair or HASH.fullmatch(text)) and (
-                column in read or WITH_COMMA.fullmatch(text)
-            ):
-                self.faults[f"column {column}"] = (
-                    f"column {column.strip()} is not read: '{text}' in line {line}; write numbers "
-                    "with decimal points"
-                )
+            read = [self.points.pop(prefix + column, None) for prefix in self.prefixes]
+            is_pair = not any(read) and len(cells) > 1 and {text} == {one for one, _ in cells}
+            if not (is_pair or HASH.fullmatch(text)) and (any(read) or WITH_COMMA.fullmatch(text)):
+                self._note_odd(column, text, line)
 
-    def _delimiter(self, head: str = "", first: str = "") -> str:
-        """What separates the columns: most frequent in the header, as often in the first row."""
-        if self.path.suffix.lower() == ".tsv" and "\t" in head:
-            return "\t"
-        head, first = (re.sub('"[^"]*"', "", line) for line in (head, first))
-        return max(
-            DELIMITERS, key=lambda one: (head.count(one), head.count(one) == first.count(one))
+    def _note_odd(self, column: str, text: str, line: int) -> None:
+        self.faults[f"column {column}"] = (
+            f"column {column} is not read: '{text}' in line {line}; write numbers with decimal "
+            "points"
         )
 
 
@@ -202,47 +187,67 @@ class Columns:
     """The columns of a table, by what they are.
 
     Attributes:
+        names: of all of them.
         counters: of steps, the preferred one first.
-        epoch: the counter of epochs; empty where there is none.
+        epoch: the counter of epochs; -1 where there is none.
         phases: say which part of the training a row is of.
+        parts: say so, too, also by numbers.
         metrics: the name of each other column.
     """
 
-    counters: Sequence[str]
-    epoch: str
-    phases: Sequence[str]
-    metrics: Mapping[str, str]
+    names: Sequence[str]
+    counters: Sequence[int]
+    epoch: int
+    phases: Sequence[int]
+    parts: set[int]
+    metrics: dict[int, str]
 
-    def step(self, row: Mapping[str, str], number: int) -> float | None:
-        """The step of a row, which is its number where no column counts; None for none."""
-        steps = (parse_number(row[column] or "") for column in self.counters)
-        known = (step for step in steps if step is not None and not isnan(step))
-        return next(known, None if self.counters else number)
+    def phase_and_part(
+        self, cells: Sequence[str], values: Sequence[float | None]
+    ) -> tuple[str, dict[str, str]]:
+        """The first text in a column of phases, empty where there is none; and `part_of`."""
+        texts = (cells[index].strip() for index in self.phases if values[index] is None)
+        phase = next(filter(None, texts), "")
+        told = self.parts
+        if not self.counters and None in values:
+            told = self.parts | {i for i, value in enumerate(values) if value is None}
+        row = {self.names[index]: cells[index] for index in sorted(told)}
+        return phase, part_of(row, phase, bool(self.counters)) if row else {}
 
-    def header_in(self, row: Mapping[Any, Any], above: str) -> list[str]:
-        """The names of a later header, below an empty line or with a known one; else empty."""
-        cells = [*(row[name] for name in row if name is not None), *row.get(None, ())]
-        if any(ODD_NUMBER.match(cell or "") for cell in cells):
-            return []
-        names = [cell.strip(" \t\ufeff") for cell in cells if cell is not None]
-        known = {*STEP_NAMES, *self.metrics.values()}
-        is_header = 1 < len(names) == len({*names} - NO_VALUE)
-        return names if is_header and (not above.strip() or known.intersection(names)) else []
 
-    def odd_step(self, row: Mapping[str, str]) -> str:
-        """A step with a decimal comma; empty where there is none."""
-        texts = ((row[column] or "").strip() for column in self.counters)
-        return next((text for text in texts if WITH_COMMA.fullmatch(text)), "")
+def tables_in(lines: Sequence[str]) -> Iterator[tuple[int, list[str], list[Row]]]:
+    """The tables of a file below each other: the header's line, its names, and the rows."""
+    begin = lines_above_header(lines)
+    while begin < len(lines):
+        reader = csv.reader(lines[begin:], delimiter=delimiter_of(*lines[begin : begin + 2]))
+        header, first, rows, has_numbers = next(reader), begin, list[Row](), False
+        begin = len(lines)
+        for cells in reader:
+            at = first + reader.line_num - 1
+            if NUMBER_CELL.search(lines[at]):
+                has_numbers = True
+            elif has_numbers and is_header(lines[at - 1 : at + 2], header):
+                begin = at
+                break
+            if cells:
+                rows.append((at + 1, cells))
+        yield first + 1, header, rows
 
-    def epoch_of(self, row: Mapping[str, str]) -> float | None:
-        """The epoch that a row states beside its step."""
-        is_beside = self.epoch in self.counters[1:]
-        return parse_number(row[self.epoch] or "") if is_beside else None
 
-    def phase(self, row: Mapping[str, str]) -> str:
-        """The first text in a column of phases; empty where there is none."""
-        texts = (text for column in self.phases if (text := (row[column] or "").strip()))
-        return next((text for text in texts if parse_number(text) is None), "")
+def is_header(lines: Sequence[str], header: Sequence[str]) -> bool:
+    """Whether the second of three lines is a later header: its names are known, or apart."""
+    cells = next(csv.reader(lines[1:], delimiter=delimiter_of(*lines[1:])))
+    names = [cell.strip(" \t\r\n\ufeff") for cell in cells]
+    words = {name for name in names if not NO_LABEL.fullmatch(name) and parse_number(name) is None}
+    known = words.intersection((*STEP_NAMES, *map(str.strip, header)))
+    return 1 < len(names) == len(words) and bool(known or not lines[0].strip())
+
+
+def delimiter_of(head: str, first: str = "") -> str:
+    """What separates the columns: most frequent in both lines, or in the header."""
+    head, first = (re.sub('"[^"]*"', "", line) for line in (head, first))
+    counts = {one: (head.count(one), first.count(one)) for one in DELIMITERS}
+    return max(counts, key=lambda one: (min(counts[one]), counts[one]))
 
 
 def lines_above_header(lines: Sequence[str]) -> int:

@@ -93,8 +93,6 @@ def kind_of(path: Path) -> str:
         return "events"
     if suffix.lower() in csv_logs.CSV_SUFFIXES:
         return "table"
-    if name == text_logs.TRAINER_STATE:
-        return "trainer"
     if suffix in JSON_SUFFIXES and text_logs.JSON_FILES.fullmatch(name):
         return "rows"
     return "store" if name == "meta.yaml" or suffix in STORE_SUFFIXES else ""

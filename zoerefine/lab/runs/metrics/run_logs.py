@@ -170,8 +170,6 @@ class RunLogs:
             elif kind == "table":
                 name = str(place.with_suffix(""))
                 yield csv_logs.CsvLog(path, name, since=start, skipped=skipped)
-            elif kind == "trainer":
-                yield text_logs.TrainerStateLog(path, str(place.parent))
             elif kind == "rows":
                 place_text = place_of_rows(path, place)
                 yield text_logs.RowsLog(path, place_text, since=start, skipped=skipped)
@@ -189,9 +187,14 @@ class RunLogs:
         return 0.0
 
     def undecided(self) -> set[str]:
-        """Metrics whose steps may begin again in every epoch: they have values of one so far."""
+        """Metrics whose steps are not sure yet: those that are guessed, and those that may begin
+        again in every epoch, with values of one so far."""
         found = (pair for log in self.logs.values() for pair in log.counted.items())
-        return {name for name, one in found if len(one.by_epoch) == 1 and not one.restarts}
+        return {
+            name
+            for name, one in found
+            if one.is_guessed or (len(one.by_epoch) == 1 and not one.restarts)
+        }
 
     def _parsed_patterns(self) -> list[MetricPattern]:
         found = []
@@ -215,15 +218,22 @@ class RunLogs:
             found |= new
             used += logs
         series = {name: as_series(points) for name, points in found.items()}
+        finals = {name: one.values[-1] for name, one in series.items()} | finals
+        documents = [log for log in used if log.path.name == text_logs.ALL_RESULTS]
+        reported = named_points(documents, 0.0) if documents else ()
+        finals |= {k: as_series(points).values[-1] for k, points in reported if k in finals}
         places = [self._shown_place(log) for log in used if log.points or log.finals]
         places += [self.run.results_file.name] if self.results else []
         faults = [f"{log.place}: {fault}" for log in used for fault in log.faults.values()]
+        if not any(log.kind is Kind.LOOSE_TABLE for log in used):
+            loose = [log for log in self.logs.values() if log.kind is Kind.LOOSE_TABLE]
+            faults += not_read(loose, found)
         if self.attempt == 1:
             faults += filter(None, map(begun_again, self._by_kind()))
         return RunMetrics(
             source=first_few(places, NAMED),
             series=series,
-            final={name: one.values[-1] for name, one in series.items()} | finals | self.results,
+            final=finals | self.results,
             hyperparameters={k: v for log in used for k, v in log.hyperparameters.items()},
             faults=(*self.faults, *faults),
         )
@@ -279,6 +289,17 @@ def named_points(logs: Sequence[MetricLog], restarted: float) -> Iterator[tuple[
         for place, points in places.items():
             inner = PurePosixPath(place).relative_to(common)
             yield str(inner / name) if inner.parts and len(places) > 1 else name, points
+
+
+def not_read(tables: Sequence[MetricLog], found: Iterable[str]) -> list[str]:
+    """What to note of tables without steps that are not read, where no other log has a metric."""
+    names = sorted({name for log in tables for name in log.points}.difference(found))
+    places = first_few(sorted(log.place for log in tables if log.points), NAMED)
+    return names and [
+        f"{places}: rows without a step are read only where there is no other log, so "
+        f"{first_few(names, NAMED)} {'is' if len(names) == 1 else 'are'} not read: write a column "
+        "step"
+    ]
 
 
 def is_written_after(log: MetricLog, time_s: float) -> bool:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,26 @@ from zoerefine.base.errors import first_few
 Points = dict[float, float]
 
 NAMED = 3  # metrics in a message
-# Columns and keys that say which part of a training a row is of, also by a number. In a table
-# without steps `TABLES` do so by a word, and `REPEATS` by a number, too.
-REPEATS = ("fold", "seed")
-TABLES = (*REPEATS, "dataset", "class", "category", "model", "method", "metric")
-PARTS = (*TABLES, *("phase", "split", "mode", "rank", "worker", "trial", "run", "subset", "task"),
-         *("scene", "sequence", "subject", "type", "stage", "event", "set", "partition", "client"),
-         *("env", "dataloader_idx", "name", "key", "tag"))  # fmt: skip
-PART_TYPES = (str, int, float)
-NO_VALUE = {"", "-", "n/a", "N/A", "NA", "None", "null"}
-FLAGS = {"True", "False", "true", "false"}
-# In the first column: a number, a time, what counts (`epoch_1`); not `fold_1`, `cifar10`.
-COUNTED = re.compile(r"[-+]?[.,]?\d|.*(epoch|step|iter|ckpt|checkpoint|\d:\d)", re.IGNORECASE)
-NUMBERED = "a number"  # such a cell, in messages
+# Columns and keys that say which part of a training a row is of, also by whole numbers.
+PARTS = {*("fold", "seed", "dataset", "class", "category", "model", "method", "metric", "phase"),
+         *("split", "mode", "rank", "worker", "trial", "run", "subset", "task", "scene", "subject"),
+         *("sequence", "type", "stage", "event", "set", "partition", "client", "env", "name"),
+         *("dataloader_idx", "key", "tag")}  # fmt: skip
+# Of rows without a step, numbers in these say it, too: `class_id`, `Client 3`; `params.lr`.
+NUMBERED = re.compile(rf"(.*[\W_])?k?({'|'.join(PARTS)})([\W_]*(id|idx|index|no|nr|number))?\W*")
+SETTING = re.compile(r"((h?params?|config)[\W_](?!.*norm)|rank_test_).*|thresholds?")
+# And every word, but what may vary over steps: marks, numbers with units, times, counters.
+MARKS = re.compile(r"(is|has)_|best|improv|saved|done|stop|skip|converge|finite|nan")
+MARK = re.compile(r"(?i)true|false|yes|no|\W+")
+NO_LABEL = re.compile(
+    r"""(?ix) -* | n/?a | none | null
+    | [-+]?[\d.,]+(e[-+]?\d+)?\s*(%|[mu]?s|min|h|[kmgt]?i?b|it/s)?
+    | (?=.*(\d:\d\d|\d[-/.]\d\d?[-/.]\d|(19|20)\d{6}|[a-z][\s.-]+(19|20)\d\d))
+      ([\d\s:.,/+_-]++|days?|[ap]m|utc|gmt|[tz]|(mon|tue|wed|thu|fri|sat|sun|jan|feb|mar|apr|may
+      |jun|jul|aug|sep|oct|nov|dec)[a-z]*\b)+"""
+)
+COUNTER = re.compile(r"(?i)(?<![a-z])(epoch|step|iter|iteration|ckpt|checkpoint)[\W_]*\d+")
+DECIMALS = re.compile(r"\d+\.\d+")
 
 # Columns and keys that count steps, the preferred one first. None of them is a metric.
 EPOCH = "epoch"
@@ -93,7 +100,9 @@ class CountedMetric:
         last: step and epoch of the last such row.
         restarts: the steps begin again in every epoch: the epoch is the step.
         parts: the part of the training and the value of each step and epoch.
-        is_mixed: it has several parts at one step, so it is not read.
+        alike: what every row without a step says of itself; None before the first one.
+        is_guessed: its steps are counted from the only one that is stated so far.
+        is_mixed: its rows of one step, or without steps, are of several parts. It is not read.
     """
 
     by_epoch: Points = field(default_factory=dict)
@@ -102,6 +111,8 @@ class CountedMetric:
     parts: dict[tuple[float, float | None], tuple[Mapping[str, str], float]] = field(
         default_factory=dict
     )
+    alike: Mapping[str, str] | None = None
+    is_guessed: bool = False
     is_mixed: bool = False
 
 
@@ -119,6 +130,7 @@ class MetricLog:
         faults: what could not be read, by the place of the fault.
         counted: what rows say of a metric beside its values, by metric.
         earlier: metrics of which only an earlier attempt of the job has logged values so far.
+        stamp: what tells the file from what it was before.
     """
 
     path: Path
@@ -129,6 +141,7 @@ class MetricLog:
     finals: dict[str, float] = field(default_factory=dict)
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
+    stamp: tuple[int, ...] = ()
 
     @property
     def kind(self) -> Kind:
@@ -142,6 +155,12 @@ class MetricLog:
             ended: nothing more will be written, so a last line without its end is complete.
         """
         raise NotImplementedError
+
+    def has_changed(self, *facts: int) -> bool:
+        """Whether the file, or a fact about it, is another one than at the last call."""
+        before, status = self.stamp, self.path.stat()
+        self.stamp = (status.st_size, status.st_mtime_ns, status.st_ino, *facts)
+        return self.stamp != before
 
     def add(self, name: str, step: float, value: float) -> None:
         """Record one value."""
@@ -167,14 +186,23 @@ class MetricLog:
         """Record one value of a row that may also state its epoch, and its part of the training.
 
         Args:
-            part: of `part_of`. Values of several parts at one step are no series.
+            part: of `part_of`. Values of several parts at one step, or without one, are no series.
             has_step: the step is stated, not counted.
         """
         epoch = None if epoch is None or math.isnan(epoch) else epoch
         one = self.counted[name]
-        at = (step if has_step else math.inf, epoch)
-        if one.is_mixed or (part and self._is_mixed(name, at, value, part)):
+        if one.is_mixed:
             return
+        if not has_step:
+            one.alike = part if one.alike is None else one.alike
+            if part != one.alike:
+                return self._leave_out(name, "without a step", one.alike, part)
+        elif part:
+            before, known = one.parts.setdefault((step, epoch), (part, value))
+            own = name.rpartition(".")[2]  # a number in a column of parts is a metric, too
+            both = {key: before[key] for key in part if key in before and key != own}
+            if any(part[key] != both[key] for key in both) and not same_number(known, value):
+                return self._leave_out(name, f"of step {step:g}", both, {k: part[k] for k in both})
         if epoch is not None:
             one.by_epoch[epoch] = value
             if name in self.earlier:
@@ -183,7 +211,10 @@ class MetricLog:
             one.last = step, epoch
             if one.restarts:
                 self.points[name], step = one.by_epoch, epoch
-        self.add(name, step, value)
+        points = self.points.get(name)
+        if points is None or self.earlier:
+            points = self.points_from(name, step)
+        points[step] = value
 
     def begin_attempt(self) -> None:
         """The job was started again: what follows replaces values of the same and later steps."""
@@ -194,57 +225,55 @@ class MetricLog:
         self.points, self.earlier, self.faults = {}, set(), {}
         self.counted.clear()
 
-    def _is_mixed(
-        self, name: str, at: tuple[float, float | None], value: float, part: Mapping[str, str]
-    ) -> bool:
-        """Whether a metric has another value in another part at a step; if so, it is left out."""
-        before, known = self.counted[name].parts.setdefault(at, (part, value))
-        differ = [key for key in part if before.get(key, part[key]) != part[key]]
-        if not differ or same_number(known, value):
-            return False
+    def _leave_out(
+        self, name: str, where: str, before: Mapping[str, str], part: Mapping[str, str]
+    ) -> None:
+        """Rows of a metric are of several parts: it is no series, and neither are their columns."""
+        differ = [key for key in {**before, **part} if before.get(key) != part.get(key)]
         for one in (name, *differ):
             self.points.pop(one, None)
             self.counted[one] = CountedMetric(is_mixed=True)
-        mixed = sorted(k for k, v in self.counted.items() if v.is_mixed and k not in differ)
-        step = "without a step" if at[0] == math.inf else f"of step {at[0]:g}"
+        names = {name for name, one in self.counted.items() if one.is_mixed}
+        mixed = sorted(names.difference(differ) or differ)
+        shown = (one.get(differ[0], "a number or nothing")[:40] for one in (before, part))
         self.faults["parts"] = (
-            f"rows {step} differ in {differ[0] or 'the first column'} ({before[differ[0]]}, "
-            f"{part[differ[0]]}), so {first_few(mixed, NAMED)} "
-            f"{'is' if len(mixed) == 1 else 'are'} not read: "
+            f"rows {where} differ in {differ[0] or 'the first column'} ({', '.join(shown)}), so "
+            f"{first_few(mixed, NAMED)} {'is' if len(mixed) == 1 else 'are'} not read: "
             "write a file for each part, its name in a column split, or the step of each row"
         )
-        return True
 
 
 def part_of(row: Mapping[str, Any], phase: str, has_step: bool) -> dict[str, str]:
-    """The columns of a row that say which part of a training it is of: its fold, its split.
+    """The columns of a row that say which part of a training, or which thing, it is about.
 
-    Without a step that is the first column, too, where words stand in it: folds, statistics
-    (`mean`).
+    With a step these are columns in `PARTS`; without one, all that have words, too.
 
     Args:
         phase: what stands before the names of the row's metrics, and so tells them apart.
     """
     found = {}
-    index = None if has_step else next(iter(row), None)
     for name, value in row.items():
-        part = _part_of_name(name)
-        if not (name == index or (part if has_step else part in TABLES)):
-            continue
-        text = str(value).strip() if isinstance(value, PART_TYPES) else ""
-        if name == index and not part:
-            text = "" if text in FLAGS | NO_VALUE else NUMBERED if COUNTED.match(text) else text
-        elif not (has_step or name == index or part in REPEATS) and parse_number(text) is not None:
-            text = ""  # a metric, such as the loss of classes
-        # A number with decimals is a metric of that name.
-        if text not in ("", phase) and not (parse_number(text) or 0) % 1:
-            found[name] = text
+        word = name.strip().lower()
+        if isinstance(value, str | int | float) and (not has_step or word in PARTS):
+            label = label_of(word, str(value).strip(), has_step)
+            if label not in ("", phase):
+                found[name] = label
     return found
 
 
-@cache  # every row of a log has the same names
-def _part_of_name(name: str) -> str:
-    return word if (word := name.strip().lower()) in PARTS else ""
+@lru_cache(64)  # most rows repeat what they say
+def label_of(column: str, text: str, has_step: bool) -> str:
+    """What a cell says of its row; empty where it says nothing, or what may vary over steps."""
+    number = parse_number(text)
+    if number is not None:  # one with decimals is a metric, such as the loss of classes
+        is_part = SETTING.fullmatch(column) or (NUMBERED.fullmatch(column) and not number % 1)
+        return f"{number:.15g}" if is_part else ""
+    if has_step:
+        return text
+    if NO_LABEL.fullmatch(text) or (MARKS.search(column) and MARK.fullmatch(text)):
+        return ""
+    counted = COUNTER.sub("#", text)
+    return text if counted == text else DECIMALS.sub("#", counted)
 
 
 def discard_after(points: Points, step: float) -> None:
@@ -278,6 +307,7 @@ def same_number(one: float, other: float) -> bool:
 def parse_number(text: str) -> float | None:
     """A text as a float, infinite ones as NaN; None if it is not a number."""
     try:
-        return as_number(float(text))
+        number = float(text)
     except ValueError:
         return None
+    return number if math.isfinite(number) else math.nan

@@ -17,7 +17,6 @@ from zoerefine.lab.runs.metrics.pattern import MetricPattern
 from zoerefine.lab.runs.metrics.series import (
     EPOCH,
     MAX_BYTES,
-    NUMBERED,
     PHASES,
     STEP_NAMES,
     Kind,
@@ -97,11 +96,13 @@ class JsonLog(LineLog):
         lines_before: lines before the job's last start.
         last: of the last row that states its step: the step, an epoch beside it, and whether the
             step is finer than epochs. Rows with an epoch alone count where no finer ones are.
+        stated: how many rows state a step. The rows below the only one are counted from it.
     """
 
     is_appended: bool = True
     lines_before: int = 0
     last: tuple[float, float | None, bool] | None = None
+    stated: int = 0
 
     @property
     def kind(self) -> Kind:
@@ -110,7 +111,7 @@ class JsonLog(LineLog):
     def begin_attempt(self) -> None:
         """As of any log; the steps of the attempt before are not those of its rows."""
         super().begin_attempt()
-        self.last = None
+        self.last, self.stated = None, 0
 
     def update(self, ended: bool) -> None:
         """Read the new rows."""
@@ -132,6 +133,7 @@ class JsonLog(LineLog):
         if stated is None and is_earlier:
             return
         if stated is not None:
+            self._end_guess()
             is_finer = any(as_number(row.get(name)) is not None for name in STEP_NAMES[:-1])
             step, epoch = stated, as_number(row.get(EPOCH)) if is_finer else None
             if not isnan(step) and (is_finer or not (self.last and self.last[2])):
@@ -146,15 +148,32 @@ class JsonLog(LineLog):
         for name, value in row.items():
             number = as_number(value)
             if number is not None and name not in STEP_NAMES and not isnan(step):
-                own_part = {} if part.get(name, NUMBERED) != NUMBERED else part
-                self.add_counted(prefix + name, step, epoch, number, own_part, has_step)
+                at = step if has_step or self.stated != 1 else self._guessed(prefix + name, step)
+                self.add_counted(prefix + name, at, epoch, number, part, has_step)
+
+    def _guessed(self, name: str, step: float) -> float:
+        """The step behind a metric's last one; the one that is stated where it has none."""
+        if not (points := self.points.get(name)):
+            return step
+        self.counted[name].is_guessed = True
+        return next(reversed(points)) + 1
+
+    def _end_guess(self) -> None:
+        """A row states a step: it is the first one, or what was guessed is all of the first's."""
+        self.stated += 1
+        for name in [name for name, one in self.counted.items() if one.is_guessed]:
+            points, self.counted[name].is_guessed = self.points[name], False
+            self.points[name] = {next(iter(points)): points.popitem()[1]}
 
 
 # Files of JSON objects, one a line: scalars.json of MMLab, metrics.json of detectron2, any .jsonl.
 # Or one document: metrics.json of DVC and Sacred, all_results.json of Hugging Face.
 JSON_FILES = re.compile(
-    r"scalars\.json|.*\.(jsonl|log\.json)|((?P<part>.*)[_-])?(metrics|results)\.json"
+    r"(scalars|trainer_state|all_results)\.json|.*\.(jsonl|log\.json)"
+    r"|((?P<part>.*)[_-])?(metrics|results)\.json"
 )
+# Of Hugging Face: the values of the first are final ones, the second has those over steps.
+ALL_RESULTS, TRAINER_STATE = "all_results.json", "trainer_state.json"
 SACRED_RUN = "run.json"  # beside the metrics.json of Sacred
 
 
@@ -193,11 +212,13 @@ class RowsLog(JsonLog):
         super().update(ended)
 
     def _read_document(self) -> None:
-        if self.path.suffix != ".json":
+        if self.path.suffix != ".json" or not self.has_changed():
             return
         self.form, self.points = Kind.DOCUMENT, {}
         text = self.path.read_text(encoding="utf-8", errors="replace")
         document = parse_object(text) or {}
+        if self.path.name == TRAINER_STATE:
+            return self._read_history(document.get("log_history"))
         step = step_of(document) or 1
         for name, value in document.items():
             number, steps = as_number(value), document.get(f"{name.removesuffix('values')}steps")
@@ -209,45 +230,24 @@ class RowsLog(JsonLog):
                     if at is not None and one is not None and not isnan(at):
                         self.add(name.removesuffix(".values"), at, one)
 
+    def _read_history(self, rows: Any) -> None:
+        """The rows of Hugging Face's Trainer, in its own state or in that of a checkpoint."""
+        self.form, self.faults = Kind.TABLE, {}
+        if not isinstance(rows, list):
+            self.faults["file"] = "its log_history cannot be read"
+            return
+        for row in filter(lambda row: isinstance(row, dict), rows):
+            numbers = {name: as_number(value) for name, value in row.items()}
+            step = numbers.get("step")
+            for name, value in numbers.items():
+                if step is not None and value is not None and name not in STEP_NAMES:
+                    self.add(name, step, value)
+
 
 def step_of(row: Mapping[str, Any]) -> float | None:
     """The step that a row of JSON states; None where it has none."""
     steps = (as_number(row.get(name)) for name in STEP_NAMES)
     return next((step for step in steps if step is not None), None)
-
-
-TRAINER_STATE = "trainer_state.json"  # of Hugging Face's Trainer, also in each of its checkpoints
-
-
-@dataclass
-class TrainerStateLog(MetricLog):
-    """The state of Hugging Face's Trainer: its `log_history` is a list of rows."""
-
-    stamp: tuple[int, ...] = ()
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.TABLE
-
-    def update(self, ended: bool) -> None:
-        """Read the file if it has changed."""
-        status = self.path.stat()
-        stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
-        if stamp == self.stamp:
-            return
-        self.stamp = stamp
-        self.forget()
-        try:
-            rows = json.loads(self.path.read_bytes())["log_history"]
-            numbers = [{k: as_number(v) for k, v in row.items()} for row in rows]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            self.faults["file"] = f"its log_history cannot be read: {type(error).__name__}"
-            return
-        for row in numbers:
-            step = row.pop("step", None)
-            for name, value in row.items():
-                if step is not None and value is not None and name not in STEP_NAMES:
-                    self.add(name, step, value)
 
 
 def read_results(path: Path) -> tuple[dict[str, float], str]:
