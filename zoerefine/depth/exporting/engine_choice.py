@@ -3,7 +3,7 @@
 `auto` chooses the fastest engine of those within tolerance.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,14 +153,17 @@ def fastest_bundle(
     return ChosenEngine(bundles[fastest(measured["latency_ms"], errors)], measured)
 
 
-def measure_latency(builder: EngineBuilder, engines: Mapping[str, Engine]) -> dict[str, float]:
-    """Milliseconds a frame of each engine on this machine, measured in turns."""
-    return time_interleaved(
-        {
-            name: call_on_first(engine.forward, builder.frames, engine.device)
-            for name, engine in engines.items()
-        }
-    )
+def measure_latency(
+    builder: EngineBuilder,
+    engines: Mapping[str, Engine],
+    others: Mapping[str, Callable[[], Any]] | None = None,
+) -> dict[str, float]:
+    """Milliseconds a frame of each engine on this machine, and of other calls, in turns."""
+    calls = {
+        name: call_on_first(engine.forward, builder.frames, engine.device)
+        for name, engine in engines.items()
+    }
+    return time_interleaved(calls | dict(others or {}))
 
 
 def fastest(latency_ms: Mapping[str, float], mean_rel_err: Mapping[str, float]) -> str:

@@ -139,6 +139,12 @@ def engine_kind(name: str, where: object = "--engine") -> EngineKind:
     return cast(EngineKind, ENGINES.load(name))
 
 
+def requirement_words(manifest: dict[str, Any]) -> str:
+    """A bundle's requirements, for people."""
+    named = manifest["requirements"].items()
+    return "; ".join(f"{name} {' or '.join(allowed)}" for name, allowed in named) or "only torch"
+
+
 def unmet_requirements(requirements: dict[str, list[str]], facts: dict[str, str]) -> list[str]:
     """Names of the requirements that are missing or different on this machine."""
     return [name for name, allowed in requirements.items() if facts.get(name) not in allowed]

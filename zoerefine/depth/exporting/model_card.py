@@ -7,15 +7,18 @@ from typing import Any
 
 from zoerefine.base.config import Config, load_config, training_size
 from zoerefine.base.depth_limits import NEAREST_M
+from zoerefine.base.errors import counted, first_few
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.write import dump_yaml
 from zoerefine.depth.data.networks.source import source_from_json
+from zoerefine.depth.exporting.engine_kinds import requirement_words
 from zoerefine.depth.exporting.verify import tolerances
 from zoerefine.depth.metrics import arrow
 from zoerefine.depth.points.channels import NO_HINTS
 from zoerefine.depth.training.verdict import DEPTHS, calibration_line, factor, warnings
 
 SHOWN_METRICS = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
+LISTED = 8  # scenes
 CARD_GROUPS = ("SEED", "MODEL", "LOSS", "AUGMENT", "TRAIN")  # without paths and addresses
 LICENCES = {
     "HabitatDyn": "HabitatDyn is free for academic, non-commercial research (arXiv 2304.10854). "
@@ -71,9 +74,9 @@ def held_out_results(results: dict[str, Any]) -> str:
     names = [name for name in SHOWN_METRICS if name in test["refined"]]
     arrows = [f"{name} {arrow(name)}" for name in names]
     lines += [
-        f"Measured in {len(scenes)} {plural('scene', len(scenes))} that training did not use "
-        f"({listed(scenes)}), of: {results['data']}. Means over pictures by ZoeDepth's protocol, "
-        "with nothing rescaled to the truth. ↓: lower is better.",
+        f"Measured in {counted(len(scenes), 'scene')} that training did not use "
+        f"({first_few(scenes, LISTED)}), of: {results['data']}. Means over pictures by ZoeDepth's "
+        "protocol, with nothing rescaled to the truth. ↓: lower is better.",
         "",
         f"| depth | {' | '.join(arrows)} |",
         "|---" * (len(names) + 1) + "|",
@@ -134,14 +137,11 @@ refined depth is the pseudo depth times a factor between {1 / bound:.3g} and {bo
 def engine(manifest: dict[str, Any]) -> str:
     """The engine, and how accurate and how fast it is."""
     worst, mean = tolerances(manifest["precision"], manifest["farthest_m"])
-    requirements = "; ".join(
-        f"{name} {' or '.join(allowed)}" for name, allowed in manifest["requirements"].items()
-    )
     lines = [
         "## Engine",
         "",
         f"- {manifest['engine']}, {manifest['precision']}, runs on {manifest['device']}. "
-        f"Requires: {requirements or 'only torch'}.",
+        f"Requires: {requirement_words(manifest)}.",
         f"- Batch sizes: {', '.join(map(str, manifest['batches'])) or 'any'}.",
         f"- Difference from the float32 refiner: at most {manifest['max_abs_err_m']:.4f} m "
         f"(tolerance {worst:g} m), {manifest['mean_rel_err']:.4%} on average (tolerance "
@@ -182,7 +182,7 @@ def origin(manifest: dict[str, Any], results: dict[str, Any], provenance: dict[s
         "data digest": results.get("data_digest", ""),
         "network of the pseudo depth": str(source_from_json(manifest["pseudo"])),
         **{
-            f"{part} scenes": f"{len(scenes)}: {listed(scenes)}"
+            f"{part} scenes": f"{len(scenes)}: {first_few(scenes, LISTED)}"
             for part, scenes in results["scenes"].items()
             if scenes
         },
@@ -222,14 +222,3 @@ def training_config(cfg: Config) -> str:
     shown["MODEL"]["PRETRAINED"] = Path(cfg.MODEL.PRETRAINED).name  # not where it is on a disk
     text = dump_yaml(shown).strip()
     return f"## Training config\n\n```yaml\n{text}\n```"
-
-
-def listed(names: list[str], most: int = 8) -> str:
-    """Names in a line, the first few of many."""
-    rest = [f"{len(names) - most} more"] if len(names) > most else []
-    return ", ".join([*map(str, names[:most]), *rest])
-
-
-def plural(noun: str, count: int) -> str:
-    """The noun in singular or plural."""
-    return noun if count == 1 else f"{noun}s"

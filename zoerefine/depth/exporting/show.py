@@ -12,6 +12,7 @@ from zoerefine.depth.exporting.engine_kinds import (
     Bundle,
     EngineKind,
     engine_kind,
+    requirement_words,
     unmet_requirements,
 )
 from zoerefine.depth.exporting.model_card import latencies
@@ -27,9 +28,6 @@ def show_bundle(path: Path) -> str:
     require_fields(manifest, ORIGIN, path)
     kind = engine_kind(manifest["engine"], path)
     unmet = unmet_requirements(manifest["requirements"], kind.machine_facts())
-    requirements = [
-        f"{name} {' or '.join(allowed)}" for name, allowed in manifest["requirements"].items()
-    ]
     rows = {
         "bundle": f"{path}, {len(bundle.data) / 1e6:.1f} MB",
         "model card": model_card_of(bundle),
@@ -37,7 +35,7 @@ def show_bundle(path: Path) -> str:
         "contains": contents(kind, manifest["digest"]),
         "engine": f"{manifest['engine']} {manifest['precision']}, for {manifest['device']}",
         "batch sizes": ", ".join(map(str, manifest["batches"])) or "any",
-        "requires": "; ".join(requirements) or "only torch",
+        "requires": requirement_words(manifest),
         "runs here": f"no: {', '.join(unmet)}" if unmet else "yes",
         "accuracy": f"differs from the float32 refiner by at most "
         f"{manifest['max_abs_err_m']:.4f} m, {manifest['mean_rel_err']:.4%} on average, on "

@@ -13,11 +13,11 @@ from zoerefine.base.progress import say, track
 from zoerefine.base.registries import ENGINES
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.exporting.build import EngineBuilder
-from zoerefine.depth.exporting.bundle.bundle import Engine, load_bundle, read_manifest
-from zoerefine.depth.exporting.engine_choice import fastest, why
+from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest
+from zoerefine.depth.exporting.engine_choice import fastest, measure_latency, why
 from zoerefine.depth.exporting.engine_kinds import EngineKind, engine_kind, unmet_requirements
 from zoerefine.depth.exporting.export import publish
-from zoerefine.depth.exporting.verify import call_on_first, time_interleaved
+from zoerefine.depth.exporting.verify import call_on_first
 from zoerefine.lab.analysis.pictures.style import plain_style
 
 EAGER = "eager"
@@ -60,7 +60,9 @@ def sweep(run: RunDir) -> tuple[list[SweepRow], Path]:
     engines = {name: load_bundle(path) for name, path in bundles.items() if runs_here(path)}
     if not engines:
         raise UserError("no engine that this machine runs is within its tolerance: none published")
-    times = time_engines(builder, engines)
+    device = pick_device()
+    eager = call_on_first(builder.eager(device), builder.frames, device)
+    times = measure_latency(builder, engines, {EAGER: eager})
     for row in rows:
         row.latency_ms = times.get(row.name, 0.0)
     timed = {row.name: row for row in rows if row.latency_ms}
@@ -103,17 +105,6 @@ def build_all(builder: EngineBuilder) -> tuple[list[SweepRow], dict[str, Path]]:
         row.max_abs_err_m, row.mean_rel_err = manifest["max_abs_err_m"], manifest["mean_rel_err"]
         row.megabytes = path.stat().st_size / 1e6
     return rows, bundles
-
-
-def time_engines(builder: EngineBuilder, engines: dict[str, Engine]) -> dict[str, float]:
-    """Milliseconds a frame of each engine, and of eager on this machine's device."""
-    device = pick_device()
-    eager = call_on_first(builder.eager(device), builder.frames, device)
-    calls = {
-        name: call_on_first(engine.forward, builder.frames, engine.device)
-        for name, engine in engines.items()
-    }
-    return time_interleaved(calls | {EAGER: eager})
 
 
 def table(rows: list[SweepRow]) -> str:

@@ -125,13 +125,6 @@ class Refiner:
         An engine that takes no points is only corrected after it. With confidence, also its spread.
         """
         from zoerefine.base.machine.device import without_autocast
-
-        with without_autocast():
-            return self._with_points(rgb, zoe, points, with_confidence)
-
-    def _with_points(
-        self, rgb: Any, zoe: Any, points: "MetricPoints", with_confidence: bool
-    ) -> list[Any]:
         from zoerefine.depth.points import MetricPoints
         from zoerefine.depth.points.for_engines import corrected, hinted, spread_u16
 
@@ -145,14 +138,15 @@ class Refiner:
             raise UserError("metric points are of one picture: call once for each of a batch")
         picture, depth = pictures[0], depths[0]
         self.points.check(points, depth)
-        if self.engine.takes_points:
-            picture, depth = hinted(picture, depth, points)
-        refined, *own = (one[0] for one in self.engine.arrays(picture[None], depth[None]))
-        found = [like(zoe_array, corrected(refined, points), ZOE_UNIT_M)]
-        if with_confidence:
-            first = depths[0] if self.engine.takes_points else refined
-            spread = spread_u16(first, points, *own)
-            found.append(like(zoe_array, spread, 1 / SPREAD_UNITS))
+        with without_autocast():
+            if self.engine.takes_points:
+                picture, depth = hinted(picture, depth, points)
+            refined, *own = (one[0] for one in self.engine.arrays(picture[None], depth[None]))
+            found = [like(zoe_array, corrected(refined, points), ZOE_UNIT_M)]
+            if with_confidence:
+                first = depths[0] if self.engine.takes_points else refined
+                spread = spread_u16(first, points, *own)
+                found.append(like(zoe_array, spread, 1 / SPREAD_UNITS))
         return found if zoe_array is zoe else [tensor_like(zoe, one) for one in found]
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 from zoerefine.base.config import Config, load_config, save_config, to_dict
 from zoerefine.base.config_roles import FILE_KEYS, TRAINING, Role, settings, training_digest
-from zoerefine.base.errors import UserError, counted
+from zoerefine.base.errors import UserError, counted, first_few
 from zoerefine.base.progress import say, warn
 from zoerefine.base.ranks import is_writer, process_group, wait_for_all, world_size
 from zoerefine.base.run_dir import RunDir, run_from_launcher
@@ -154,8 +154,7 @@ def split_from_file(cfg: Config, dataset: Dataset) -> splits.Split:
 
 def some(scenes: list[str]) -> str:
     """How many scenes, and the first of them by name."""
-    more = ", ..." if len(scenes) > NAMED_SCENES else ""
-    return f"{counted(len(scenes), 'scene')} ({', '.join(scenes[:NAMED_SCENES])}{more})"
+    return f"{counted(len(scenes), 'scene')} ({first_few(scenes, NAMED_SCENES)})"
 
 
 def record_provenance(run: RunDir, cfg: Config, cache: Cache, parent: RunDir | None = None) -> None:

@@ -75,7 +75,7 @@ def warnings(results: Mapping[str, Any]) -> list[str]:
     errors = {which: test.get(which, {}).get(SELECTION_METRIC) for which in DEPTHS}
     refined = errors["refined"]
     found = []
-    if only_factor := is_single_factor(results):
+    if only_factor := (results.get("calibration") or {}).get("strength") == 0:
         found.append(
             f"this bundle multiplies by one factor, {factor(results)}: on the validation scenes "
             "the network's correction was no help, so it is not used."
@@ -115,11 +115,6 @@ def warnings(results: Mapping[str, Any]) -> list[str]:
             "scenes."
         )
     return found
-
-
-def is_single_factor(results: Mapping[str, Any]) -> bool:
-    """Whether the calibration left nothing of the network's correction."""
-    return (results.get("calibration") or {}).get("strength") == 0
 
 
 def factor(results: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.machine.memory import aligned_empty
@@ -126,10 +126,10 @@ def check_table(cache: Cache) -> None:
 def damage(cache: Cache, indices: Iterable[int], count: int) -> DamagedCache:
     """The error that names damaged records."""
     names = [cache.frame_name(index) for index in indices]
-    listed = ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
     return DamagedCache(
         f"{cache.folder}: {count} of {len(cache)} records differ from the digests of their "
-        f"packing: {listed}; delete {cache.folder}, or train once with CACHE.MODE rebuild"
+        f"packing: {first_few(names, NAMES_SHOWN)}; delete {cache.folder}, or train once with "
+        "CACHE.MODE rebuild"
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zoerefine.base.depth_limits import FARTHEST_M, NEAREST_M
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.files.images import UPRIGHT, exif_orientation, read_rgb
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import track
@@ -242,8 +242,8 @@ def check_measured(cache: Cache, split: Split) -> None:
         indices = cache.indices(scenes).tolist()
         if scenes and not any(_has_usable_pixel(cache, index) for index in indices):
             raise UserError(
-                f"no pixel of the {NAMES[part]} scenes ({', '.join(scenes[:3])}"
-                f"{', ...' if len(scenes) > 3 else ''}) has a true depth of {NEAREST_M:g} to "
+                f"no pixel of the {NAMES[part]} scenes ({first_few(scenes, 3)}) "
+                f"has a true depth of {NEAREST_M:g} to "
                 f"{cache.farthest_m:g} m and pseudo depth: `zoerefine data inspect` shows what the "
                 "files hold; is the unit of depth right, and DATA.FARTHEST_M?"
             )

@@ -113,7 +113,9 @@ def build_plan(onnx: bytes, source: ExportSource, targets: tuple[str, ...] = TAR
     config.add_optimization_profile(profile)
     config.num_compute_capabilities = len(targets)
     for index, target in enumerate(targets):
-        config.set_compute_capability(getattr(trt.ComputeCapability, _capability(target)), index)
+        config.set_compute_capability(
+            getattr(trt.ComputeCapability, target.replace("sm_", "SM")), index
+        )
     plan = builder.build_serialized_network(network, config)
     if plan is None:
         raise UserError(
@@ -217,7 +219,3 @@ def logger() -> Any:
     """One logger for all: the library keeps the first one it is given."""
     trt = bindings()
     return trt.Logger(trt.Logger.ERROR)
-
-
-def _capability(target: str) -> str:
-    return target.replace("sm_", "SM")

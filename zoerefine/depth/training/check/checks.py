@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from zoerefine.base.config import Config
+from zoerefine.base.errors import first_few
 from zoerefine.base.files.atomic import replacing
 from zoerefine.depth.data.loading.prefetch import DeviceBatch
 from zoerefine.depth.training.job import prepare
@@ -202,7 +203,7 @@ class TrainingChecks:
         without = [n for n, p in named if p.grad is None or not p.grad.isfinite().all()
                    or not p.grad.any()]  # fmt: skip
         if without:
-            return LOOK, f"missing or not finite in {', '.join(without[:3])}"
+            return LOOK, f"missing or not finite in {first_few(without, 3)}"
         return GOOD, f"reach all {len(named)} tensors"
 
     def memory(self) -> Result:
