@@ -268,6 +268,8 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     if room:
         refuse_foreign([args.out / ROOM_FILE], "--out")
     if bundle and not args.any_pseudo:
+        if isinstance(pseudo, DepthFiles):
+            pseudo.refuse_refined(source.names[0])
         check_source(bundle, engine, pseudo.source(source.names))
     for folder in (*(path.parent for path in drawings), args.out):
         check_writable(folder)

@@ -140,6 +140,15 @@ def test_depth_of_another_network_is_refused_until_it_is_accepted(infer, clips):
     assert refine_files(infer, "--any-pseudo").code == 0
 
 
+def test_depth_that_is_refined_already_is_refused_until_it_is_accepted(infer, clips):
+    assert refine_files(infer).code == 0
+    words = ("--rgb", "rgb", "--depth", "out/depth", "--out", "twice")
+    done = infer(*words)
+    assert done.code == 2 and done.err.count("\n") == 1
+    assert ".png is depth that bundle " in done.err and "has refined, no pseudo depth" in done.err
+    assert infer(*words, "--any-pseudo").code == 0
+
+
 def test_depth_of_unknown_origin_is_refined_with_one_note(infer, clips):
     Path("zoe/pseudo.json").unlink()
     done = refine_files(infer)
