@@ -140,7 +140,7 @@ def test_a_group_of_which_finished_runs_have_no_finite_value_does_not_win(
     rows = csv_rows(tmp_path / "out" / "groups.csv")
     assert [(row["group"], row["note"]) for row in rows] == [("lr 0.1", ""), ("lr 0.2", words)]
     (row,) = csv_rows(tmp_path / "out" / "differences.csv")
-    verdict = "no conclusion: finished runs of a group have no finite value"
+    verdict = "no conclusion: runs of a group have no finite final value"
     assert (row["verdict"], row["p"]) == (verdict, "")
     assert (row["scenes"], row["scenes_won"]) == ("", "")  # it is no metric by scene
     assert "4 of 8" in (tmp_path / "out" / "tables.md").read_text()
@@ -420,6 +420,24 @@ def test_a_repetition_with_other_numbers_is_no_further_seed(foreign, tmp_path):
     assert rows["lr 2"]["scored"] == "4"
     page = (tmp_path / "out" / "report.html").read_text()
     assert "lr 1: 3 runs with the seed of a later one left out: a repetition is no" in page
+
+
+def test_seeds_that_a_search_stopped_are_missing_in_a_mean(foreign, tmp_path):
+    """A search stops what is bad, so the seeds that are left are no sample."""
+    for seed in range(4):
+        foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"v": 2.0 + seed / 10}])
+        folder = foreign(f"b{seed}", {"LR": 2, "SEED": seed}, [{"v": 1.0 + seed}])
+        if seed:
+            status = {"state": "killed", "reason": "pruned at step 2, v 3"}
+            (folder / "status.json").write_text(json.dumps(status))
+    foreign("c", {"LR": 3, "SEED": 0}, [{"v": 5.0}])
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["v"])
+    assert groups_of(tmp_path / "out") == ["lr 1", "lr 3", "lr 2"]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Best: lr 1, v 2.15" in page
+    assert "lr 2: 3 of 4 runs were stopped by the search; its mean is of the others" in page
+    pruned = {row["run"]: row["pruned"] for row in csv_rows(tmp_path / "out" / "runs.csv")}
+    assert (pruned["b1"], pruned["b0"], pruned["a1"]) == ("True", "False", "False")
 
 
 def test_curves_with_other_steps_are_interpolated(foreign, tmp_path):

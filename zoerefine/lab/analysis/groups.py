@@ -137,7 +137,8 @@ class RunGroup:
             of those with one setting and seed, as by `--again`, the last one.
         scores: their final metrics, float64 [len(scored)].
         repeated: how many more have the setting and seed of another one.
-        lost: its finished runs whose final metric is not finite, or which a script has not logged.
+        lost: its finished runs whose final metric is not finite, or which a script has not logged;
+            and, beside whole runs, those that a search stopped, which are no sample of all seeds.
     """
 
     label: str
@@ -150,7 +151,7 @@ class RunGroup:
     @property
     def is_finished(self) -> bool:
         """Whether its scores are those of finished runs."""
-        return all(run.state == "finished" for run in self.scored)
+        return all(run.is_whole for run in self.scored)
 
     @property
     def drawn(self) -> list[Run]:
@@ -199,8 +200,8 @@ def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> lis
 
 
 def finished_or_all(runs: list[Run]) -> list[Run]:
-    """The finished runs; where there are none, all, as far as they got."""
-    return [run for run in runs if run.state == "finished"] or runs
+    """The whole runs; where there are none, all, as far as they got."""
+    return [run for run in runs if run.is_whole] or runs
 
 
 def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
@@ -211,16 +212,27 @@ def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
     each = {(run.group, run.path if run.seed is None else run.seed): run for run in scored}
     scores = np.array([found[run.path] for run in each.values()], np.float64)
     lost = sum(found[run.path] is None and measure.is_lost(run) for run in runs)
+    lost += stopped_beside_whole(runs)
     return RunGroup(label, runs, [*each.values()], scores, lost, len(scored) - len(each))
 
 
+def stopped_beside_whole(runs: Sequence[Run]) -> int:
+    """How many runs a search stopped, where others of the group are whole."""
+    return sum(run.pruned for run in runs) if any(run.is_whole for run in runs) else 0
+
+
 def lost_note(group: RunGroup, measure: Measure) -> str:
-    """How many finished runs have no place in the group's mean; empty where none."""
-    if not group.lost:
-        return ""
-    finished = sum(run.state == "finished" for run in group.runs)
-    has = "has" if finished == 1 else "have"
-    return f"{group.lost} of {counted(finished, 'finished run')} {has} no finite {measure.label}"
+    """How many runs should have a place in the group's mean and have none; empty where none."""
+    stopped, parts = stopped_beside_whole(group.runs), []
+    if without := group.lost - stopped:
+        finished = sum(run.state == "finished" for run in group.runs)
+        has = "has" if finished == 1 else "have"
+        parts.append(f"{without} of {counted(finished, 'finished run')} {has} no finite "
+                     f"{measure.label}")  # fmt: skip
+    if stopped:
+        was = "was" if stopped == 1 else "were"
+        parts.append(f"{stopped} of {len(group.runs)} runs {was} stopped by the search")
+    return "; ".join(parts)
 
 
 # Runs that should differ and do not: their script does not read the seed, or what is searched.

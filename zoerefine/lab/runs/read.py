@@ -25,6 +25,7 @@ from zoerefine.lab.launch.workspace.left import read_inputs
 from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
 from zoerefine.lab.runs.record import (
     DIGITS,
+    PRUNED,
     Curve,
     Run,
     finite_number,
@@ -76,15 +77,16 @@ def read_foreign_run(
     seed = settings.pop(str(recorded.get("seed_key", SEED)).lstrip("+"), None)
     facts = command_settings(run, recorded, bool(settings)) | origin_settings(recorded)
     settings = with_facts(settings, facts)
+    status = run.status()
     return Run(
         path=str(run.path),
-        state=run.status().state,
+        state=status.state,
         settings=settings,
         group=digest_json(settings)[:8],
         seed=json.dumps(seed) if isinstance(seed, list | dict) else seed,
         curve=None,
         results={},
-        provenance=recorded,
+        provenance=recorded | ({"pruned": True} if status.reason.startswith(PRUNED) else {}),
         engine={},
         is_foreign=True,
         finals=kept(metrics.final, names),

@@ -55,6 +55,7 @@ LARGEST = 1e100  # a number beyond it is no measurement, and no graph can show i
 LONGEST_ROW = 2**20  # bytes of a row of metrics.jsonl
 
 
+PRUNED = "pruned at step"  # how the reason of a trial begins that a search stopped
 # A run's code in its settings: runs of two commits are no seeds of one.
 CODE = COMMIT, CHANGES = "commit", "uncommitted changes"
 # Of what decides a training beside commit and config, a fact with its digest.
@@ -129,7 +130,13 @@ class Run:
 
     @property
     def pruned(self) -> bool:
-        return bool(self.results.get("pruned"))
+        """Whether a search stopped it early."""
+        return bool(self.results.get("pruned") or self.provenance.get("pruned"))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it ran to its own end."""
+        return self.state == "finished" and not self.pruned
 
     @property
     def commit(self) -> str:

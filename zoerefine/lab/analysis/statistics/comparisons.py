@@ -61,7 +61,7 @@ class Difference:
 Pair = tuple[RunGroup, RunGroup]
 # Verdicts on groups whose means cannot be compared.
 OTHER = "no conclusion: measured on different "
-LOST = "no conclusion: finished runs of a group have no finite value"
+LOST = "no conclusion: runs of a group have no finite final value"
 
 
 def compare_groups(

@@ -21,6 +21,7 @@ from zoerefine.lab.launch.process.child import StopForwarding
 from zoerefine.lab.launch.record.comparison import compared_numbers
 from zoerefine.lab.launch.workspace.left import committed_logs
 from zoerefine.lab.runs.metrics import MetricFollower, read_metrics
+from zoerefine.lab.runs.record import PRUNED
 from zoerefine.lab.search.space.space import Values
 from zoerefine.lab.search.subject import NoSuchMetric, TrialMonitor, TrialOutcome
 
@@ -101,7 +102,7 @@ class TrialWatch:
             if is_reported(len(self._seen)) and not self.pruned and not self.fault:
                 stop = self.monitor.is_pruned(number, {self.name: value})
                 if stop and not ended:
-                    self.pruned = f"pruned at step {step:g}, {self.name} {value:.4g}"
+                    self.pruned = f"{PRUNED} {step:g}, {self.name} {value:.4g}"
 
     def _stop(self, stops: StopForwarding) -> None:
         """Ask the job to stop; kill it after the grace time."""
