@@ -64,19 +64,18 @@ class CsvLog(MetricLog):
         if self.stamp[0] > MAX_BYTES:
             self.faults["size"] = f"larger than {MAX_BYTES >> 20} MiB, so it is not read"
             return
-        with open(self.path, "rb") as file:
-            head = file.read(max(self.since, self.skipped, 2))
-            is_wide = head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # PowerShell's
-        text = self.path.read_text("utf-16" if is_wide else "utf-8-sig", "replace")
+        data = self.path.read_bytes()
+        is_wide = data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # PowerShell's
+        text = data.decode("utf-16" if is_wide else "utf-8-sig", "replace")
         complete = text if ended else text[: text.rfind("\n") + 1]
         try:
-            self._read(complete, *(head[:n].count(b"\n") for n in (self.since, self.skipped)))
+            self._read(complete, *(data[:n].count(b"\n") for n in (self.since, self.skipped)))
         except csv.Error as error:
             self.faults["row"] = f"not a valid CSV file: {error}"
 
     def _read(self, text: str, earlier_lines: int, skipped_lines: int) -> None:
         count = 0
-        for line, header, rows in tables_in(list(io.StringIO(text))):
+        for line, header, rows in tables_in(list(io.StringIO(text, newline=None))):
             columns = self._columns(header, rows, line)
             if columns is None:
                 break

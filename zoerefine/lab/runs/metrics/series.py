@@ -268,7 +268,7 @@ def label_of(column: str, text: str, has_step: bool) -> str:
     if number is not None:  # one with decimals is a metric, such as the loss of classes
         is_part = SETTING.fullmatch(column) or (NUMBERED.fullmatch(column) and not number % 1)
         return f"{number:.15g}" if is_part else ""
-    if has_step:
+    if has_step or len(text) > 200:
         return text
     if NO_LABEL.fullmatch(text) or (MARKS.search(column) and MARK.fullmatch(text)):
         return ""
