@@ -90,13 +90,7 @@ def parser() -> argparse.ArgumentParser:
 
     add = command(split, "split scenes into training, validation and test")
     add("folder", type=as_path, help="the data set")
-    add(
-        "--out",
-        type=as_path,
-        required=True,
-        metavar="FILE",
-        help="the split file, for DATA.SPLIT",
-    )
+    add("--out", type=as_path, required=True, metavar="FILE", help="the split file, for DATA.SPLIT")
     add("--val", type=float, default=0.15, help="share of validation scenes (0.15)")
     add("--test", type=float, default=0.15, help="share of test scenes (0.15)")
     add("--test-scenes", nargs="*", default=[], metavar="SCENE",
@@ -108,11 +102,7 @@ def parser() -> argparse.ArgumentParser:
     add("overrides", nargs="*", metavar="KEY VALUE", help="e.g. DATA.ROOT folder")
 
     add = command(verify, "compare all records of packed caches with their digests")
-    add(
-        "folder",
-        type=as_path,
-        help="a packed cache, or a folder of them (a config's CACHE.ROOT)",
-    )
+    add("folder", type=as_path, help="a packed cache, or a folder of them (a config's CACHE.ROOT)")
     return made
 
 

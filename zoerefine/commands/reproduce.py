@@ -93,12 +93,7 @@ def main(argv: Sequence[str]) -> int:
         EPILOG,
     )
     add = parser.add_argument
-    add(
-        "run",
-        type=as_path,
-        metavar="RUN",
-        help="the directory of a run that `zoerefine run` made",
-    )
+    add("run", type=as_path, metavar="RUN", help="the directory of a run that `zoerefine run` made")
     add("--repo", default="", metavar="URL", help="where the repository is now, if it has moved")
     add("--home", type=as_path, metavar="DIR",
         help="where mirrors, workspaces and environments are kept (default: $ZOEREFINE_HOME, or "

@@ -156,11 +156,7 @@ def describe_processor() -> str:
 
     For example "Intel(R) Xeon(R) Processor (AVX512, bf16, AMX)".
     """
-    extensions = {
-        vector_set(): True,
-        "bf16": has_bf16(),
-        "AMX": has_amx(),
-    }
+    extensions = {vector_set(): True, "bf16": has_bf16(), "AMX": has_amx()}
     names = ", ".join(name for name, present in extensions.items() if present)
     return f"{cpu_name() or 'unknown processor'} ({names})"
 

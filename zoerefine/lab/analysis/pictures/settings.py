@@ -104,11 +104,7 @@ def columns_by_score(texts: Sequence[str], costs: np.ndarray) -> tuple[list[int]
 
 
 def draw_parallel(
-    figure: Any,
-    runs: Sequence[Run],
-    keys: Sequence[str],
-    scores: np.ndarray,
-    measure: Measure,
+    figure: Any, runs: Sequence[Run], keys: Sequence[str], scores: np.ndarray, measure: Measure
 ) -> None:
     """Parallel coordinates: a line per run through its settings to its score, with a colour key."""
     from matplotlib import colormaps

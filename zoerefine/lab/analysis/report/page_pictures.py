@@ -21,10 +21,7 @@ from zoerefine.lab.runs.record import Collection, Run
 
 OTHER_GROUP = ("#6b6b6b", "#9a9a9a")  # of groups beyond the palette: light, dark
 # The panels beside each other, and below each other for a phone.
-PAGE_LAYOUTS = {
-    "wide": Layout(11, 4.2, 3, 10, 18, 0),
-    "narrow": Layout(3.6, 8.6, 1, 10, 12, 0),
-}
+PAGE_LAYOUTS = {"wide": Layout(11, 4.2, 3, 10, 18, 0), "narrow": Layout(3.6, 8.6, 1, 10, 12, 0)}
 # Each colour of a picture, and its counterpart in dark mode.
 DARK = {
     "#0072b2": "#4ba3e3",

@@ -30,10 +30,7 @@ Rows = tuple[list[str], list[list[Any]]]
 
 
 def as_table(
-    table: Rows,
-    shown: Sequence[str] = (),
-    compared: int | None = None,
-    always: Sequence[str] = (),
+    table: Rows, shown: Sequence[str] = (), compared: int | None = None, always: Sequence[str] = ()
 ) -> dict[str, Any]:
     """A table for the page, without the columns that are empty in every row.
 
