@@ -104,7 +104,7 @@ def permutation_p(ours: Array, theirs: Array) -> float:
     both = np.concatenate([ours, theirs])
     n, total = len(ours), len(both)
     exact = comb(total, n) <= EXACT_PERMUTATIONS
-    assigned = _every_assignment(total, n) if exact else _random_assignments(total, n)
+    assigned = _assignments(total, n, exact)
     sums = both[assigned].sum(1)
     differences = np.abs(sums / n - (both.sum() - sums) / (total - n))
     observed = abs(estimate(ours) - estimate(theirs))
@@ -113,14 +113,10 @@ def permutation_p(ours: Array, theirs: Array) -> float:
 
 
 @cache
-def _every_assignment(total: int, n: int) -> Array:
-    """Every choice of n of total: int [choices, n]."""
-    return np.array(list(combinations(range(total), n)))
-
-
-@cache
-def _random_assignments(total: int, n: int) -> Array:
-    """Random choices of n of total: int [RANDOM_PERMUTATIONS, n]."""
+def _assignments(total: int, n: int, exact: bool) -> Array:
+    """Every choice of n of total, or RANDOM_PERMUTATIONS random ones: int [choices, n]."""
+    if exact:
+        return np.array(list(combinations(range(total), n)))
     rng = np.random.default_rng(0)
     return rng.permuted(np.tile(np.arange(total), (RANDOM_PERMUTATIONS, 1)), axis=1)[:, :n]
 
@@ -132,7 +128,7 @@ def sign_flip_p(differences: Array) -> float:
     """
     n = len(differences)
     exact = 2**n <= EXACT_PERMUTATIONS
-    signs = _every_sign(n) if exact else _random_signs(n)
+    signs = _signs(n, exact)
     means = np.abs(signs @ differences)
     rounding = ROUNDING * np.abs(differences).sum()
     as_large = int((means >= abs(differences.sum()) - rounding).sum())
@@ -140,14 +136,10 @@ def sign_flip_p(differences: Array) -> float:
 
 
 @cache
-def _every_sign(n: int) -> Array:
-    """Every choice of n signs: int8 [2^n, n]."""
-    return (1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)).astype(np.int8)
-
-
-@cache
-def _random_signs(n: int) -> Array:
-    """Random choices of n signs: int8 [RANDOM_PERMUTATIONS, n]."""
+def _signs(n: int, exact: bool) -> Array:
+    """Every choice of n signs, or RANDOM_PERMUTATIONS random ones: int8 [choices, n]."""
+    if exact:
+        return (1 - 2 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)).astype(np.int8)
     return np.random.default_rng(0).choice(np.array([-1, 1], np.int8), (RANDOM_PERMUTATIONS, n))
 
 
