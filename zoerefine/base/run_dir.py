@@ -1,4 +1,4 @@
-"""The run directory: the names of its files, its state, and the lock of the process that writes it.
+"""The run directory: names of its files, state, link `latest`, and lock of the process that writes.
 
 A run directory is runs/<name>/<id>/; runs/README.md describes every file. One process writes a
 run and holds its lock. Others may read it at any time.
@@ -19,6 +19,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.files import atomic
 from zoerefine.base.files.file_lock import Wait, is_locked, is_open_at, writer_lock
+from zoerefine.base.progress import say
 
 # Environment variables that a launcher sets for its job: the run directory, the user's folder,
 # the seed, and how many times the run has been started.
@@ -33,6 +34,7 @@ LARGEST_DOCUMENT = 64 * 2**20  # bytes of a config, results.json, provenance.jso
 LARGEST_DIGESTS = 10_000  # bytes of weights.sha256
 NODE_FOLDER = re.compile(r"node-\d+")  # of another node of the run's job
 REPORT_FILE = "collected.json"  # in the folder of every report of `zoerefine analyze`
+LATEST = "latest"  # our link to the run of a name that was started last
 ENGINE = "engine"  # the folder of engine bundles
 # The names of engine bundles, one for each container (zoerefine/depth/exporting/bundle).
 BUNDLE_NAMES = ("refiner.ts", "refiner.openvino", "refiner.onnx", "refiner.pt2")
@@ -335,3 +337,18 @@ def run_from_launcher() -> RunDir | None:
     """The run directory that a launcher gave to this process; None without a launcher."""
     folder = os.environ.get(RUN_FOLDER)
     return RunDir(Path(folder)) if folder else None
+
+
+def link_latest(run: RunDir) -> None:
+    """Let runs/<name>/latest name this run, unless that is a file or folder of the user's.
+
+    The caller holds the run's lock, so what a killed launch left under the temporary name is ours.
+    """
+    latest = run.path.parent / LATEST
+    if latest.exists() and not latest.is_symlink():
+        say(f"{latest} is not our link: it stays as it is")
+        return
+    link = run.path.parent / f".{LATEST}.{run.path.name}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(run.path.name)
+    os.replace(link, latest)

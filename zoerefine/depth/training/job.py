@@ -11,7 +11,7 @@ from zoerefine.base.config_roles import FILE_KEYS, TRAINING, Role, settings, tra
 from zoerefine.base.errors import UserError, counted, first_few
 from zoerefine.base.progress import say, warn
 from zoerefine.base.ranks import is_writer, process_group, wait_for_all, world_size
-from zoerefine.base.run_dir import RunDir, run_from_launcher
+from zoerefine.base.run_dir import RunDir, link_latest, run_from_launcher
 from zoerefine.base.yaml.keys import differing
 from zoerefine.depth.data import split as splits
 from zoerefine.depth.data.cache.cache import Cache
@@ -24,7 +24,6 @@ from zoerefine.depth.training import binding
 from zoerefine.depth.training.loop import Report, train
 from zoerefine.depth.training.verdict import closing_lines, warnings
 from zoerefine.lab.launch.git.commands import checkout_commit
-from zoerefine.lab.launch.launcher import link_latest
 from zoerefine.lab.launch.process.output import kept_log
 from zoerefine.lab.launch.record import provenance
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.run_dir import LARGEST_DOCUMENT, LAST_TIME_S, STATES
+from zoerefine.base.run_dir import LARGEST_DOCUMENT, LAST_TIME_S, LATEST, STATES
 
 MANIFEST = "manifest.json"
 KIND, SCHEMA = "zoerefine run archive", 1
@@ -22,7 +22,6 @@ MAX_PARTS = 100  # folders of a path
 MAX_PATH = 4096  # bytes, with a NUL at the end
 MAX_NAME_PART = 240  # bytes; `pull` makes a folder of a slightly longer name
 MAX_FACT = 4096  # characters
-LATEST = "latest"
 # The runs inside a study's folder, by their paths there: lab/search/study/trials.py and best.py.
 STUDY_PART = re.compile(r"trials/[0-9]+|(best|pareto-[0-9]+)(-seed[0-9]+)?")
 

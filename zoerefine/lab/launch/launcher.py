@@ -14,7 +14,7 @@ from zoerefine.base.files.atomic import create_ignored_folder, replacing, write_
 from zoerefine.base.files.file_lock import Wait
 from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.progress import say
-from zoerefine.base.run_dir import ATTEMPT, NODE, RunDir
+from zoerefine.base.run_dir import ATTEMPT, NODE, RunDir, link_latest
 from zoerefine.lab.launch import job_module
 from zoerefine.lab.launch.environment import CURRENT, job_python
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
@@ -230,21 +230,6 @@ def attempts(run: RunDir) -> int:
     if not run.provenance_file.exists():
         return 0
     return int(run.read_json(run.provenance_file).get("attempt", 1))
-
-
-def link_latest(run: RunDir) -> None:
-    """Let runs/<name>/latest name this run, unless that is a file or folder of the user's.
-
-    The caller holds the run's lock, so what a killed launch left under the temporary name is ours.
-    """
-    latest = run.path.parent / "latest"
-    if latest.exists() and not latest.is_symlink():
-        say(f"{latest} is not our link: it stays as it is")
-        return
-    link = run.path.parent / f".latest.{run.path.name}"
-    link.unlink(missing_ok=True)
-    link.symlink_to(run.path.name)
-    os.replace(link, latest)
 
 
 # A launch's run directory: of this job, and nothing left behind unless the job starts.

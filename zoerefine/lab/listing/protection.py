@@ -9,13 +9,12 @@ from pathlib import Path
 from zoerefine.base.config_roles import WEIGHT_KEYS
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.file_lock import is_locked
-from zoerefine.base.run_dir import RunDir, require_file
+from zoerefine.base.run_dir import LATEST, RunDir, require_file
 from zoerefine.lab.launch.queue.slurm.submission import is_in_slurm
 from zoerefine.lab.listing.row import DAMAGED, RUNNING, RunRow
 from zoerefine.lab.runs.find import named_paths, runs_at, study_of
 from zoerefine.lab.runs.record import read_tree
 
-LATEST = "latest"  # our link to the run of a name that was started last
 NAMES_WEIGHTS = re.compile(r"^\s+(?:FROM|PRETRAINED): (?!''$)", re.MULTILINE)
 
 

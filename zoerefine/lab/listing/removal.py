@@ -20,9 +20,9 @@ from zoerefine.base.errors import UserError, damage
 from zoerefine.base.files.atomic import bytes_on_disk, sync_folder
 from zoerefine.base.files.file_lock import try_lock
 from zoerefine.base.registries import is_maximized
-from zoerefine.base.run_dir import RunDir
+from zoerefine.base.run_dir import LATEST, RunDir
 from zoerefine.lab.listing.labels import LABELS_LOCK, is_run_still
-from zoerefine.lab.listing.protection import LATEST, Protection
+from zoerefine.lab.listing.protection import Protection
 from zoerefine.lab.listing.row import RUNNING, RunRow, read_row
 
 DAY_S = 86400.0
