@@ -47,6 +47,8 @@ def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace
     The exit code is 1 where some of it cannot be removed, though nothing protects it.
     """
     from zoerefine.base.errors import visible
+    from zoerefine.base.progress import say
+    from zoerefine.base.registries import is_maximized
     from zoerefine.lab.listing.protection import Protection
     from zoerefine.lab.listing.removal import Rule, delete_old, preview, remove_run, to_remove
 
@@ -61,6 +63,10 @@ def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace
     say_reasons("stays", [(one.row.path, one.reason) for one in outcomes if one.reason])
     say_reasons("may use others", [(str(path), UNREADABLE) for path in protection.unreadable])
     say_reasons("stays in the trash", [(str(path), LEFT) for path in left])
+    if args.keep_best is not None:
+        highest = is_maximized(args.metric, args.maximize)
+        otherwise = "" if highest else " (--maximize: the highest)"
+        say(f"best is the {'highest' if highest else 'lowest'} {args.metric}{otherwise}")
     say_total([one.row for one in outcomes if not one.reason], len(rows), args.yes)
     return 1 if any(one.is_fault for one in outcomes) else 0
 

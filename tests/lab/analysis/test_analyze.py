@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -183,6 +185,10 @@ def test_importances_find_the_setting_that_matters(runs):
     found = importances(collect([str(runs.folder / "*")]).runs, Measure("test"))
     assert set(found) == {"TRAIN.LR", "TRAIN.CLIP"}
     assert found["TRAIN.LR"].value > found["TRAIN.CLIP"].value
+    equal = [replace(run, results={"test": {"refined": {"abs_rel": 0.5}}}) for run in
+             collect([str(runs.folder / "*")]).runs]  # fmt: skip
+    with warnings.catch_warnings(action="error", category=UserWarning):
+        assert importances(equal, Measure("test")) == {}  # no half is better
 
 
 def test_nothing_to_analyse_is_one_line(tmp_path, capsys):

@@ -279,6 +279,15 @@ def test_words_that_a_script_may_tell_apart_are_two_settings(foreign, tmp_path, 
     assert {run.settings["lr"] for run in runs} == {float(one)}
 
 
+def test_a_word_in_the_place_of_a_text_of_the_config_is_a_text(foreign, tmp_path):
+    for name, word in (("a", "1.1"), ("b", "1.10"), ("c", None)):
+        words = {"overrides": ["v", word]} if word else {}
+        foreign(name, {"v": "1.1"}, [{"acc": len(word or "1.1")}], **words)
+    found = collect([str(tmp_path / "runs")], metrics=["acc"])
+    assert {run.name: run.settings["v"] for run in found.runs} == {"a": "1.1", "b": "1.10"}
+    assert len(found.left_out) == 1  # c is a copy of a
+
+
 def test_a_copy_whose_settings_are_equal_numbers_is_no_further_seed(foreign, tmp_path):
     first = foreign("a", {"LR": 1, "SEED": 0}, [{"acc": 0.5}])
     foreign("b", {"LR": 1.0, "SEED": 0}, [{"acc": 0.5}])

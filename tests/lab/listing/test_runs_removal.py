@@ -19,6 +19,7 @@ def test_without_yes_nothing_is_removed_and_everything_is_named(runs):
     output = runs.run("--remove", "--keep-best", 1)
     assert output.out == f"would remove {runs.folder}/unet/b\n"
     assert "--yes removes 1 of 2 runs" in output.err
+    assert "best is the lowest val.refined.abs_rel (--maximize: the highest)\n" in output.err
     assert [path for path in sorted(runs.folder.rglob("*")) if path.name[0] != "."] == before
 
 

@@ -17,7 +17,7 @@ from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.keys import flatten, merged, with_facts
-from zoerefine.base.yaml.overrides import NEW_KEY, YAML_SUFFIXES, read_value
+from zoerefine.base.yaml.overrides import NEW_KEY, YAML_SUFFIXES, value_like
 from zoerefine.lab.launch.included import read_included
 from zoerefine.lab.launch.job import MERGED, NO_CONFIG
 from zoerefine.lab.launch.record.provenance import is_own_training
@@ -120,11 +120,13 @@ def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:
 def value_of_word(present: Any, text: str) -> Any:
     """The value of a word that a script got, where its config has `present`.
 
-    A number with further zeros, such as `1.10` and `007`, is one only where the config has one: a
-    script may take it for a text, and runs of 1.1 and 1.10 are no seeds of one setting.
+    It is read as one that is merged into the config. A number with further zeros, such as `1.10`
+    and `007`, is one only where the config has one: a script may take it for a text, and runs of
+    1.1 and 1.10 are no seeds of one setting.
     """
     is_number = isinstance(present, int | float) and not isinstance(present, bool)
-    return text if FURTHER_ZEROS.fullmatch(text) and not is_number else read_value(text)
+    is_text = FURTHER_ZEROS.fullmatch(text) and not is_number
+    return text if is_text else value_like(present, text, is_json=False)
 
 
 def hydra_settings(run: RunDir) -> dict[str, Any]:

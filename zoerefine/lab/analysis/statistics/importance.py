@@ -1,5 +1,6 @@
 """How much each setting mattered for the final metric."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from zoerefine.lab.analysis.groups import Measure
 from zoerefine.lab.analysis.pictures.style import is_wide
 from zoerefine.lab.runs.record import Run, differing_keys, finite_number
 
+SAME_HALVES = "Target and region quantiles select the same"  # how Optuna's warning begins
 ENOUGH_FOR_IMPORTANCE = 8  # runs; with fewer an importance would be noise
 ENOUGH_TO_BE_SURE = 50  # runs; with fewer it is a rough estimate
 GOOD = 0.5  # share of the runs that are the good ones
@@ -43,7 +45,7 @@ def importances(runs: Sequence[Run], measure: Measure) -> dict[str, Share]:
 
     PED-ANOVA (Watanabe 2023), with the better half as its target: its usual target, the best
     tenth, is three of 30 runs. The largest share comes first. The shares add up to 1. Empty for
-    fewer than ENOUGH_FOR_IMPORTANCE runs.
+    fewer than ENOUGH_FOR_IMPORTANCE runs, and where so many are equal that none is better.
     """
     scored, keys = scored_runs(runs, measure), compared_keys(runs, measure)
     if len(scored) < ENOUGH_FOR_IMPORTANCE or not keys:
@@ -65,6 +67,8 @@ def importances(runs: Sequence[Run], measure: Measure) -> dict[str, Share]:
     rng = np.random.default_rng(0)
     orders = [rng.permutation(len(trials)) for _ in range(HALVES)]
     drawn = [_shares([trials[i] for i in order[: len(order) // 2]]) for order in orders]
+    if not all(drawn):
+        return {key: Share(value) for key, value in shares.items()}
     bounds = {key: np.quantile([one[key] for one in drawn], BOUNDS).tolist() for key in keys}
     return {
         key: Share(value, min(value, bounds[key][0]), max(value, bounds[key][1]))
@@ -79,7 +83,12 @@ def _shares(trials: Sequence[Any]) -> dict[str, float]:
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     study.add_trials(trials)
     evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=GOOD)
-    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", SAME_HALVES, UserWarning)
+        try:
+            found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+        except UserWarning:  # with so many equal scores there is no better half
+            return {}
     return {key: float(value) for key, value in found.items()}
 
 
