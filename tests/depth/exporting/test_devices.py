@@ -10,9 +10,6 @@ from tests.depth.exporting.sources import untrained_source
 from zoerefine.base.registries import NETWORKS
 from zoerefine.depth.exporting.engine_kinds import engine_kind
 from zoerefine.depth.exporting.engines.torchscript_engine import jit_warnings_ignored
-from zoerefine.depth.exporting.precision import to_precision
-from zoerefine.depth.exporting.shipped_module import core_of
-from zoerefine.depth.exporting.source import ExportSource
 
 ENGINES = [
     ("torchscript", "fp32"), ("torchscript", "bf16"), ("torchscript", "fp16"),
@@ -35,17 +32,6 @@ def test_no_saved_graph_names_a_device(engine, precision, network):
     if kind.missing_requirement():
         pytest.skip(kind.missing_requirement())
     assert devices_in(kind.build(untrained_source(network), precision).content) == []
-
-
-def test_a_graph_that_holds_the_device_of_its_trace_is_found(monkeypatch):
-    """The mutant computes the rows inside the traced graph."""
-    monkeypatch.setattr(
-        ExportSource,
-        "core",
-        lambda source, precision: core_of(to_precision(source.refiner, precision, iter)),
-    )
-    built = engine_kind("torchscript").build(untrained_source("small"), "fp32")
-    assert devices_in(built.content) != []
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU")
