@@ -5,6 +5,7 @@ A table is written here with `|` between its lines.
 
 import json
 import re
+from math import isnan
 
 import pytest
 
@@ -39,10 +40,11 @@ SERIES = {
         "|Fri Nov 27 1:00:00 2026,1 days 0:00:00,.2",
         {"acc": [0.1, 0.1, 0.2]},
     ),
-    "saved weights": (
-        "acc,file|.1,out/epoch=1-loss=0.25.ckpt|.2,out/epoch=2-loss=0.125.ckpt",
-        {"acc": [0.1, 0.2]},
-    ),
+    "a line of Excel": ("sep=;|epoch;acc|1;.1|2;.2", {"acc": [0.1, 0.2]}),
+    "numpy.savetxt": ("# epoch,acc|0,.1|10,.2", {"acc": [0.1, 0.2]}),
+    "an index and its header again": (",acc,loss|0,.1,1|,acc,loss|0,.2,1", {"acc": [0.1, 0.2]}),
+    "episodes": ("episode,acc,success|1,.1,False|2,.2,True", {"acc": [0.1, 0.2]}),
+    "notes": ("acc,note|.1,|.2,best so far|.3,", {"acc": [0.1, 0.2, 0.3]}),
     "numbers with units": ("acc,took|.1,3.2s|.2,12s", {"acc": [0.1, 0.2]}),
     "no value at first": ("loss,acc|None,.1|.4,.2", {"loss": [0.4], "acc": [0.1, 0.2]}),
     "one row of results": ("model,dataset,acc|vit,cifar10,.9", {"acc": [0.9]}),
@@ -114,13 +116,20 @@ NO_SERIES = {
     "clients": ("acc,Client ID|.9,0|.8,1", "Client ID (0, 1)"),
     "an ablation": ("variant,acc|full,.9|no aug,.8", "variant (full, no aug)"),
     "an ablation by flags": ("aug,mix,acc|True,False,.9|True,True,.8", "mix (False, True)"),
+    "an ablation by words": ("use_skip,acc|yes,.9|no,.8", "use_skip (yes, no)"),
+    "an ablation by amounts": ("sparsity,acc|0%,.9|50%,.8", "sparsity (0%, 50%)"),
+    "checkpoints of trainings": (
+        "checkpoint,acc|epoch10_lr0.1,.9|epoch10_lr0.01,.8",
+        "checkpoint (epoch10_lr0.1, epoch10_lr0.01)",
+    ),
+    "keys of another config": ("args.lr,acc|.5,.9|.25,.8", "args.lr (0.5, 0.25)"),
     "an ablation by marks": ("aug,acc|x,.9|,.8", "aug (x, a number or nothing)"),
     "a summary below": ("acc,kind|.9,|.8,|.85,mean", "kind (a number or nothing, mean)"),
     "a scene of each row": ("acc,scene|.9,a|.8,b", "scene (a, b)"),
     "networks": ("net,ms|resnet18,3|resnet50,7", "net (resnet18, resnet50)"),
     "networks of some epoch": (
         "file,acc|a_epoch9.pt,.9|b_epoch9.pt,.8",
-        "file (a_#.pt, b_#.pt)",
+        "file (a_epoch9.pt, b_epoch9.pt)",
     ),
     "sizes": ("size,ms|32x32,3|64x64,7", "size (32x32, 64x64)"),
     "ranges": ("depth,err|0-5,3|5-10,7", "depth (0-5, 5-10)"),
@@ -162,7 +171,12 @@ def cases(tables, later_header):
 
 
 def has_later_header(table):
-    return "||" in table or "header" in table or sum("acc" in x for x in table.split("|")) > 1
+    return (
+        "||" in table
+        or "sep=" in table
+        or "header" in table
+        or sum("acc" in x for x in table.split("|")) > 1
+    )
 
 
 @pytest.mark.parametrize("case, form", cases(SERIES, has_later_header))
@@ -183,6 +197,60 @@ def test_rows_that_are_different_things_are_not_read(run, case, form):
     assert metrics.final.keys() == phased
     (fault,) = metrics.faults
     assert f"rows without a step differ in {apart}, so " in fault
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    "table, apart",
+    [
+        ("experiment,epoch,loss|a,1,.9|a,2,.8|b,1,.7|b,2,.6", "experiment (a, b)"),
+        ("epoch,loader,loss|1,train,.9|1,valid,.8|2,train,.7|2,valid,.6", "loader (train, valid)"),
+        ("epoch,is_train,loss|1,True,.9|1,False,.8", "is_train (True, False)"),
+        ("epoch,label,loss|1,cat,.9|1,dog,.8", "label (cat, dog)"),
+        ("epoch,fold_id,loss|1,0,.9|1,1,.8", "fold_id (0, 1)"),
+    ],
+)
+def test_rows_of_one_step_that_are_different_things_are_not_read(run, form, table, apart):
+    write(run, form, table)
+    metrics = read_metrics(run)
+    assert "loss" not in metrics.final
+    assert f"rows of step 1 differ in {apart}, so loss" in metrics.faults[0]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_parts_that_take_turns_are_not_read_and_a_second_stage_is(run, form):
+    write(run, form, "step,set,stage,loss|1,train,a,.5|3,val,a,.6|4,train,b,.3")
+    metrics = read_metrics(run)
+    assert "loss" not in metrics.final
+    assert "rows in turns differ in set (val, train), so loss" in metrics.faults[0]
+    write(run, form, "step,stage,host,loss|1,a,x,.5|2,a,y,.6|3,b,x,.3")
+    metrics = read_metrics(run)
+    assert metrics.final == {"loss": 0.3} and metrics.faults == ()
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_word_in_the_place_of_the_last_value_leaves_no_earlier_one(run, form):
+    write(run, form, "epoch,loss,acc|1,.5,.1|2,diverged,.2|3,,.3")
+    metrics = read_metrics(run)
+    assert metrics.final == {"acc": 0.3}
+    assert len(metrics.faults) == 1 and "'diverged'" in metrics.faults[0]
+
+
+def test_json_that_writes_nan_as_a_text_has_no_finite_value(run):
+    run.write("metrics.jsonl", '{"step": 1, "loss": 0.5}\n{"step": 2, "loss": "NaN"}\n')
+    metrics = read_metrics(run)
+    assert metrics.series["loss"].steps == [1, 2] and isnan(metrics.final["loss"])
+
+
+def test_json_rows_below_one_without_a_step_have_steps(run):
+    """MMCV's logs begin with the environment."""
+    rows = ({"env_info": "x", "seed": 1}, {"mode": "train", "epoch": 1, "iter": 50, "loss": 2.0},
+            {"mode": "val", "epoch": 1, "iter": 20, "mAP": 0.3})  # fmt: skip
+    run.write("left/20261126.log.json", "".join(json.dumps(row) + "\n" for row in rows))
+    run.write("left/timing.csv", "step,ms\n1,3\n2,4\n")
+    metrics = read_metrics(run)
+    assert metrics.faults == ()
+    assert (metrics.final["train.loss"], metrics.final["val.mAP"]) == (2.0, 0.3)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
@@ -232,3 +300,11 @@ def test_final_values_that_hugging_face_states_come_before_its_last_step(run):
     metrics = read_metrics(run)
     assert metrics.final == {"a/eval_f1": 0.5, "b/eval_f1": 0.75}
     assert metrics.series["a/eval_f1"].values == [0.5, 0.25]
+    run.write("left/b/all_results.json", "{}")
+    run.write("left/c/all_results.json", '{"eval_f1": 0.875}')  # of something else
+    assert read_metrics(run).final["b/eval_f1"] == 0.125
+    rows = {"log_history": [{"step": 8, "eval_f1": 0.125, "epoch": 2}], "epoch": 2}
+    run.write("left/b/checkpoint-8/trainer_state.json", json.dumps(rows))
+    (run.path / "left/b/trainer_state.json").unlink()
+    run.write("left/b/all_results.json", '{"eval_f1": 0.75, "epoch": 1}')  # older
+    assert read_metrics(run).final["b/eval_f1"] == 0.125

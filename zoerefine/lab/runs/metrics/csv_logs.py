@@ -27,6 +27,8 @@ from zoerefine.lab.runs.metrics.series import (
 CSV_SUFFIXES = {".csv", ".tsv"}
 DELIMITERS = ",;\t"
 WITH_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
+EXCEL = re.compile(r"sep=.")  # a first line that names the separator
+MEASURED = re.compile(r"[-+]?[\d.]+\s*(%|(±|\+/?-).*)")  # 90%, 0.9 ± 0.1
 HASH = re.compile(r"[\da-f]{7,}", re.IGNORECASE)
 NUMBER_CELL = re.compile(rf'(^|[{DELIMITERS}"])\s*{ODD_NUMBER.pattern}')  # in a line
 NO_NAME = re.compile(r"(Unnamed: \d+)?")  # of an index, as pandas reads it back
@@ -42,6 +44,7 @@ class CsvLog(MetricLog):
         since, skipped: as of a `LineLog`.
         has_steps: whether a column counts steps; otherwise a row's number, from 1, is its step.
         odd: by column, the cells that may be numbers and cannot be read, each with its line.
+        words: by column, the word that stands below its last number, with its line.
         prefixes: what stands before the names of metrics, for each phase.
     """
 
@@ -49,6 +52,7 @@ class CsvLog(MetricLog):
     skipped: int = 0
     has_steps: bool = False
     odd: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    words: dict[str, tuple[str, int]] = field(default_factory=dict)
     prefixes: set[str] = field(default_factory=set)
 
     @property
@@ -60,7 +64,7 @@ class CsvLog(MetricLog):
         if not self.has_changed(ended):
             return
         self.forget()
-        self.has_steps, self.odd, self.prefixes = False, {}, set()
+        self.has_steps, self.odd, self.words, self.prefixes = False, {}, {}, set()
         if self.stamp[0] > MAX_BYTES:
             self.faults["size"] = f"larger than {MAX_BYTES >> 20} MiB, so it is not read"
             return
@@ -124,7 +128,7 @@ class CsvLog(MetricLog):
             counters=[index for index in counters if called[index] not in twice],
             epoch=lower.index(EPOCH) if EPOCH in lower else -1,
             phases=[lower.index(name) for name in PHASES if name in lower],
-            parts={index for index, name in enumerate(lower) if label_of(name, "1", False)},
+            parts={index for index, name in enumerate(lower) if label_of(name, "1")},
             metrics=metrics,
         )
 
@@ -146,7 +150,7 @@ class CsvLog(MetricLog):
         step = next((step for step in known if not isnan(step)), None)
         if columns.counters and step is None:
             texts = (cells[index].strip() for index in columns.counters)
-            odd = next((text for text in texts if WITH_COMMA.fullmatch(text)), "")
+            odd = next((text for text in texts if ODD_NUMBER.match(text)), "")
             if odd:
                 self.points = {}
                 self._note_odd(columns.names[columns.counters[0]], odd, line)
@@ -160,18 +164,28 @@ class CsvLog(MetricLog):
             if value is not None:
                 at = number if step is None else step
                 self.add_counted(prefix + name, at, epoch, value, part, step is not None)
+                if self.words:
+                    self.words.pop(name, None)
             elif ODD_NUMBER.match(text := cells[index].strip()):
                 self.odd.setdefault(name, []).append((text, line))
+            elif not NO_LABEL.fullmatch(text):
+                self.words[name] = text, line
         return True
 
     def _leave_out_odd(self) -> None:
-        """Leave out columns of which some cells are numbers and others cannot be read: an earlier
-        value would count as the final one. Hashes and one pair (`3,3`) in all rows need no note."""
+        """Leave out columns of which some cells are numbers and others cannot be read, or the last
+        is a word (`diverged`): an earlier value would count as the final one. Hashes and one pair
+        (`3,3`) in all rows need no note."""
+        for column, (text, line) in self.words.items():
+            if any([self.points.pop(prefix + column, None) for prefix in self.prefixes]):
+                self._note_odd(column, text, line)
         for column, cells in self.odd.items():
             text, line = cells[0]
             read = [self.points.pop(prefix + column, None) for prefix in self.prefixes]
             is_pair = not any(read) and len(cells) > 1 and {text} == {one for one, _ in cells}
-            if not (is_pair or HASH.fullmatch(text)) and (any(read) or WITH_COMMA.fullmatch(text)):
+            is_measured = MEASURED.fullmatch(text) and "parts" not in self.faults
+            is_value = any(read) or WITH_COMMA.fullmatch(text) or is_measured
+            if is_value and not (is_pair or HASH.fullmatch(text)):
                 self._note_odd(column, text, line)
 
     def _note_odd(self, column: str, text: str, line: int) -> None:
@@ -208,7 +222,7 @@ class Columns:
         texts = (cells[index].strip() for index in self.phases if values[index] is None)
         phase = next(filter(None, texts), "")
         told = self.parts
-        if not self.counters and None in values:
+        if None in values:
             told = self.parts | {i for i, value in enumerate(values) if value is None}
         row = {self.names[index]: cells[index] for index in sorted(told)}
         return phase, part_of(row, phase, bool(self.counters)) if row else {}
@@ -220,6 +234,7 @@ def tables_in(lines: Sequence[str]) -> Iterator[tuple[int, list[str], list[Row]]
     while begin < len(lines):
         reader = csv.reader(lines[begin:], delimiter=delimiter_of(*lines[begin : begin + 2]))
         header, first, rows, has_numbers = next(reader), begin, list[Row](), False
+        header[:1] = [name.removeprefix("# ") for name in header[:1]]  # as numpy.savetxt writes it
         begin = len(lines)
         for cells in reader:
             at = first + reader.line_num - 1
@@ -239,7 +254,8 @@ def is_header(lines: Sequence[str], header: Sequence[str]) -> bool:
     names = [cell.strip(" \t\r\n\ufeff") for cell in cells]
     words = {name for name in names if not NO_LABEL.fullmatch(name) and parse_number(name) is None}
     known = words.intersection((*STEP_NAMES, *map(str.strip, header)))
-    return 1 < len(names) == len(words) and bool(known or not lines[0].strip())
+    is_again = names == [name.strip() for name in header]
+    return is_again or (1 < len(names) == len(words) and bool(known or not lines[0].strip()))
 
 
 def delimiter_of(head: str, first: str = "") -> str:
@@ -257,6 +273,8 @@ def lines_above_header(lines: Sequence[str]) -> int:
     for number, line in enumerate(lines):
         cells = re.split(f"[{DELIMITERS}]", lines[number + 1]) if number + 1 < len(lines) else [""]
         is_header = any(parse_number(cell) is not None for cell in cells)
+        if EXCEL.fullmatch(line.strip()):
+            continue
         if line.strip() and (is_header or not line.startswith("#")):
             return number
     return 0

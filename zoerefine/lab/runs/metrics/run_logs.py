@@ -219,7 +219,7 @@ class RunLogs:
             used += logs
         series = {name: as_series(points) for name, points in found.items()}
         finals = {name: one.values[-1] for name, one in series.items()} | finals
-        documents = [log for log in used if log.path.name == text_logs.ALL_RESULTS]
+        documents = text_logs.results_of_trainers(used)
         reported = named_points(documents, 0.0) if documents else ()
         finals |= {k: as_series(points).values[-1] for k, points in reported if k in finals}
         places = [self._shown_place(log) for log in used if log.points or log.finals]

@@ -20,29 +20,29 @@ NAMED = 3  # metrics in a message
 PARTS = {*("fold", "seed", "dataset", "class", "category", "model", "method", "metric", "phase"),
          *("split", "mode", "rank", "worker", "trial", "run", "subset", "task", "scene", "subject"),
          *("sequence", "type", "stage", "event", "set", "partition", "client", "env", "name"),
-         *("dataloader_idx", "key", "tag")}  # fmt: skip
-# Of rows without a step, numbers in these say it, too: `class_id`, `Client 3`; `params.lr`.
+         *("dataloader_idx", "key", "tag", "label", "repeat", "experiment")}  # fmt: skip
+# So do numbers in these: `class_id`, `Client 3`; `params.lr`.
 NUMBERED = re.compile(rf"(.*[\W_])?k?({'|'.join(PARTS)})([\W_]*(id|idx|index|no|nr|number))?\W*")
-SETTING = re.compile(r"((h?params?|config)[\W_](?!.*norm)|rank_test_).*|thresholds?")
-# And every word, but what may vary over steps: marks, numbers with units, times, counters.
-MARKS = re.compile(r"(is|has)_|best|improv|saved|done|stop|skip|converge|finite|nan")
-MARK = re.compile(r"(?i)true|false|yes|no|\W+")
-NO_LABEL = re.compile(
-    r"""(?ix) -* | n/?a | none | null
-    | [-+]?[\d.,]+(e[-+]?\d+)?\s*(%|[mu]?s|min|h|[kmgt]?i?b|it/s)?
-    | (?=.*(\d:\d\d|\d[-/.]\d\d?[-/.]\d|(19|20)\d{6}|[a-z][\s.-]+(19|20)\d\d))
-      ([\d\s:.,/+_-]++|days?|[ap]m|utc|gmt|[tz]|(mon|tue|wed|thu|fri|sat|sun|jan|feb|mar|apr|may
-      |jun|jul|aug|sep|oct|nov|dec)[a-z]*\b)+"""
+SETTING = re.compile(
+    r"((h(yper)?)?(p|param(eter)?s?)|config|cfg|k?w?args)[\W_](?!.*norm).*|rank_test_.*|thresholds?"
 )
-COUNTER = re.compile(r"(?i)(?<![a-z])(epoch|step|iter|iteration|ckpt|checkpoint)[\W_]*\d+")
-DECIMALS = re.compile(r"\d+\.\d+")
+# And every word, but in columns of what may vary over steps: times, speeds, marks of an epoch.
+VARYING = re.compile(
+    r"""(?x) (.*[\W_])? (date(time)?|day|time(stamp)?|start(ed)?|end(ed)?|took|elapsed|duration|eta
+    |(is_|new_)?best|improved|saved|done|early_stop|stopped|converged|is_finite|nan|found_inf
+    |overflow|skipped|notes?|comments?|status|state|message|msg|info|text) \W*"""
+)
+NO_LABEL = re.compile(r"(?i)-*|n/?a|none|null")
+# Beside a step these may differ after a resume.
+MACHINE = re.compile(r"host|node|gpu|cuda|device|machine|server|job|pid|user|commit|git|version")
 
 # Columns and keys that count steps, the preferred one first. None of them is a metric.
 EPOCH = "epoch"
-STEP_NAMES = ("step", "global_step", "iteration", "iter", EPOCH)
+STEP_NAMES = ("step", "global_step", "iteration", "iter", "episode", "round", EPOCH)
 # Say which part of the training a row is of: `train`, `val`. The first part of its metrics' names.
 PHASES = ("phase", "split", "mode")
 ODD_NUMBER = re.compile(r"[-+]?[.,]?\d")  # what begins like a number
+NOT_FINITE = re.compile(r"(?i)nan|[-+]?inf(inity)?")
 MAX_BYTES = 64 * 2**20  # a larger text is data, not a log
 
 
@@ -103,6 +103,7 @@ class CountedMetric:
         alike: what every row without a step says of itself; None before the first one.
         is_guessed: its steps are counted from the only one that is stated so far.
         is_mixed: its rows of one step, or without steps, are of several parts. It is not read.
+        turns: what its rows name, in this order, by column.
     """
 
     by_epoch: Points = field(default_factory=dict)
@@ -114,6 +115,20 @@ class CountedMetric:
     alike: Mapping[str, str] | None = None
     is_guessed: bool = False
     is_mixed: bool = False
+    turns: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def come_again(self, part: Mapping[str, str]) -> Mapping[str, str]:
+        """What stood between two turns of a part: of `train`, `val`, `train` it is `val`.
+
+        A part that follows another one once, such as a second stage, is of the same series.
+        """
+        for key, label in part.items():
+            before = self.turns.setdefault(key, {})
+            last, is_part = next(reversed(before), label), NUMBERED.fullmatch(key.strip().lower())
+            if last != label and label in before and is_part:
+                return {key: last}
+            before.setdefault(label)
+        return {}
 
 
 @dataclass
@@ -203,6 +218,8 @@ class MetricLog:
             both = {key: before[key] for key in part if key in before and key != own}
             if any(part[key] != both[key] for key in both) and not same_number(known, value):
                 return self._leave_out(name, f"of step {step:g}", both, {k: part[k] for k in both})
+            if other := one.come_again(part):
+                return self._leave_out(name, "in turns", other, {k: part[k] for k in other})
         if epoch is not None:
             one.by_epoch[epoch] = value
             if name in self.earlier:
@@ -246,34 +263,27 @@ class MetricLog:
 def part_of(row: Mapping[str, Any], phase: str, has_step: bool) -> dict[str, str]:
     """The columns of a row that say which part of a training, or which thing, it is about.
 
-    With a step these are columns in `PARTS`; without one, all that have words, too.
-
     Args:
         phase: what stands before the names of the row's metrics, and so tells them apart.
     """
     found = {}
     for name, value in row.items():
         word = name.strip().lower()
-        if isinstance(value, str | int | float) and (not has_step or word in PARTS):
-            label = label_of(word, str(value).strip(), has_step)
+        if isinstance(value, str | int | float) and not (has_step and MACHINE.search(word)):
+            label = label_of(word, str(value).strip())
             if label not in ("", phase):
                 found[name] = label
     return found
 
 
 @lru_cache(64)  # most rows repeat what they say
-def label_of(column: str, text: str, has_step: bool) -> str:
+def label_of(column: str, text: str) -> str:
     """What a cell says of its row; empty where it says nothing, or what may vary over steps."""
     number = parse_number(text)
     if number is not None:  # one with decimals is a metric, such as the loss of classes
         is_part = SETTING.fullmatch(column) or (NUMBERED.fullmatch(column) and not number % 1)
         return f"{number:.15g}" if is_part else ""
-    if has_step or len(text) > 200:
-        return text
-    if NO_LABEL.fullmatch(text) or (MARKS.search(column) and MARK.fullmatch(text)):
-        return ""
-    counted = COUNTER.sub("#", text)
-    return text if counted == text else DECIMALS.sub("#", counted)
+    return "" if VARYING.fullmatch(column) or NO_LABEL.fullmatch(text) else text
 
 
 def discard_after(points: Points, step: float) -> None:
@@ -289,7 +299,12 @@ def as_series(points: Mapping[float, float]) -> Series:
 
 
 def as_number(value: Any) -> float | None:
-    """A JSON value as a float, infinite ones as NaN; None if it is not a number."""
+    """A JSON value as a float, infinite ones as NaN; None if it is not a number.
+
+    JSON has no NaN, so some scripts write it as a text.
+    """
+    if isinstance(value, str) and NOT_FINITE.fullmatch(value):
+        return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

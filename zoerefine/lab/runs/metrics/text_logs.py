@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
 from math import isnan
@@ -76,6 +76,14 @@ class LineLog(MetricLog):
     def __post_init__(self) -> None:
         self.reader = LineReader(self.path)
 
+    def leave_out_before(self, name: str, text: str) -> None:
+        """A metric has a text for a value: an earlier one could count as the final one."""
+        self.points.pop(name, None)
+        self.faults[f"value of {name}"] = (
+            f"values of {name} up to '{text[:40]}' are left out, which is not a number: write "
+            "digits and a decimal point; a pattern's group may end there"
+        )
+
     def is_earlier(self, end: int) -> bool:
         """Whether the line that ends there is of an earlier attempt of the job."""
         if end <= self.since:
@@ -97,12 +105,14 @@ class JsonLog(LineLog):
         last: of the last row that states its step: the step, an epoch beside it, and whether the
             step is finer than epochs. Rows with an epoch alone count where no finer ones are.
         stated: how many rows state a step. The rows below the only one are counted from it.
+        has_steps: whether a row has stated one.
     """
 
     is_appended: bool = True
     lines_before: int = 0
     last: tuple[float, float | None, bool] | None = None
     stated: int = 0
+    has_steps: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -133,6 +143,7 @@ class JsonLog(LineLog):
         if stated is None and is_earlier:
             return
         if stated is not None:
+            self.has_steps = True
             self._end_guess()
             is_finer = any(as_number(row.get(name)) is not None for name in STEP_NAMES[:-1])
             step, epoch = stated, as_number(row.get(EPOCH)) if is_finer else None
@@ -150,6 +161,8 @@ class JsonLog(LineLog):
             if number is not None and name not in STEP_NAMES and not isnan(step):
                 at = step if has_step or self.stated != 1 else self._guessed(prefix + name, step)
                 self.add_counted(prefix + name, at, epoch, number, part, has_step)
+            elif has_step and isinstance(value, str) and prefix + name in self.points:
+                self.leave_out_before(prefix + name, value)
 
     def _guessed(self, name: str, step: float) -> float:
         """The step behind a metric's last one; the one that is stated where it has none."""
@@ -185,9 +198,11 @@ class RowsLog(JsonLog):
 
     Attributes:
         form: as which kind of log it counts. Rows without a step count as a table without one.
+        epoch: that a document states, at its end.
     """
 
     form: Kind = Kind.TABLE
+    epoch: float | None = None
     is_appended: bool = False
 
     @property
@@ -208,8 +223,8 @@ class RowsLog(JsonLog):
             return
         if self.form is Kind.DOCUMENT:  # its first line was
             self.points = {}
-        self.form = Kind.LOOSE_TABLE if step_of(row) is None else Kind.TABLE
         super().update(ended)
+        self.form = Kind.TABLE if self.has_steps else Kind.LOOSE_TABLE
 
     def _read_document(self) -> None:
         if self.path.suffix != ".json" or not self.has_changed():
@@ -217,6 +232,7 @@ class RowsLog(JsonLog):
         self.form, self.points = Kind.DOCUMENT, {}
         text = self.path.read_text(encoding="utf-8", errors="replace")
         document = parse_object(text) or {}
+        self.epoch = as_number(document.get(EPOCH))
         if self.path.name == TRAINER_STATE:
             return self._read_history(document.get("log_history"))
         step = step_of(document) or 1
@@ -242,6 +258,23 @@ class RowsLog(JsonLog):
             for name, value in numbers.items():
                 if step is not None and value is not None and name not in STEP_NAMES:
                     self.add(name, step, value)
+
+
+def results_of_trainers(logs: Sequence[MetricLog]) -> list[MetricLog]:
+    """Of Hugging Face's files of final values those that belong to one of the trainers' states:
+    in its folder, or above that of its checkpoint, and not of an earlier epoch."""
+    rows = [log for log in logs if isinstance(log, RowsLog)]
+    states = [log for log in rows if log.path.name == TRAINER_STATE]
+    return [
+        log
+        for log in rows
+        if log.path.name == ALL_RESULTS
+        and any(
+            log.path.parent in state.path.parents[:2]
+            and (None in (log.epoch, state.epoch) or log.epoch >= state.epoch)  # type: ignore[operator]
+            for state in states
+        )
+    ]
 
 
 def step_of(row: Mapping[str, Any]) -> float | None:
@@ -307,12 +340,8 @@ class OutputLog(LineLog):
         for (end, line), pattern in product(lines, self.patterns):
             is_earlier = self.is_earlier(end)
             for name, step, value in pattern.find(line, deadline - time.monotonic()):
-                if isinstance(value, str):  # else an earlier value could count as the final one
-                    self.points.pop(name, None)
-                    self.faults[f"value of {name}"] = (
-                        f"values of {name} up to '{value}' are left out, which is not a number: "
-                        "print digits and a decimal point, or let the pattern's group end there"
-                    )
+                if isinstance(value, str):
+                    self.leave_out_before(name, value)
                     continue
                 if step is None and is_earlier:
                     continue
