@@ -142,13 +142,12 @@ def prepared(args: argparse.Namespace) -> "Iterator[BagJob]":
 
 def load_engine(path: Path, trusted: bool) -> "Engine":
     """The engine of a bundle or a run, with its warnings printed."""
-    from zoerefine.depth.data.networks.source import UNKNOWN
+    from zoerefine.depth.data.networks.source import UNKNOWN, check_source
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
-    from zoerefine.depth.infer.inference import check_source
 
     bundle = bundle_of(path)
     engine = load_bundle(bundle, trusted)
-    check_source(bundle, engine, UNKNOWN)  # a bag does not state what made its depth
+    check_source(bundle, engine.manifest, UNKNOWN)  # a bag does not state what made its depth
     print_notes(bundle, engine.manifest)
     return engine
 

@@ -207,9 +207,10 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     from zoerefine.base.files.atomic import check_pairs
     from zoerefine.base.files.foreign import refuse_foreign
     from zoerefine.depth.data.metric_points import PointFiles
+    from zoerefine.depth.data.networks.source import check_source
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.exporting.outputs import NO_CONFIDENCE
-    from zoerefine.depth.infer.inference import Inference, check_source, points_alone, with_spread
+    from zoerefine.depth.infer.inference import Inference, points_alone, with_spread
     from zoerefine.depth.infer.pictures import remove_parts
     from zoerefine.depth.infer.point_cloud import CameraOptions
     from zoerefine.depth.infer.results import (
@@ -270,7 +271,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     if bundle and not args.any_pseudo:
         if isinstance(pseudo, DepthFiles):
             pseudo.refuse_refined(source.names[0])
-        check_source(bundle, engine, pseudo.source(source.names))
+        check_source(bundle, engine.manifest, pseudo.source(source.names))
     for folder in (*(path.parent for path in drawings), args.out):
         check_writable(folder)
     for path in drawings:

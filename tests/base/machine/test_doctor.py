@@ -1,5 +1,7 @@
 """The doctor: every part of the machine is checked, and a missing one has its cost beside it."""
 
+import pytest
+
 from zoerefine.base.machine import doctor
 
 
@@ -24,6 +26,19 @@ def test_a_missing_part_states_its_cost(tmp_path, monkeypatch):
 
 def not_installed(name):
     raise doctor.metadata.PackageNotFoundError(name)
+
+
+def test_a_gpu_that_torch_cannot_use_is_named_with_its_driver(tmp_path, monkeypatch):
+    """As with a driver that is too old, or a torch without CUDA."""
+    if doctor.torch.cuda.is_available():
+        pytest.skip("torch can use the GPU")
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 470.82\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for cuda, found in (("13.0", "for CUDA 13.0"), (None, "without CUDA")):
+        monkeypatch.setattr("torch.version.cuda", cuda)
+        assert doctor.gpu().found == f"torch {found} cannot use it, driver 470.82"
 
 
 def test_a_missing_folder_is_named(tmp_path, here):

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.yaml.overrides import merge_overrides
 from zoerefine.base.yaml.read import load_yaml
+from zoerefine.base.yaml.script_overrides import merge_overrides
 from zoerefine.base.yaml.write import dump_yaml
 from zoerefine.lab.launch.plan import parse_config
 

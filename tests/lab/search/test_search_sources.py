@@ -7,8 +7,8 @@ import yaml
 
 from zoerefine.base.config.search import TreeKeys
 from zoerefine.base.errors import UserError
-from zoerefine.base.yaml.overrides import merge_overrides
 from zoerefine.base.yaml.read import parse_mapping
+from zoerefine.base.yaml.script_overrides import merge_overrides
 from zoerefine.lab.search.script.study import as_word, override_words
 from zoerefine.lab.search.space import script_section, search_option
 from zoerefine.lab.search.space.reader import read_space

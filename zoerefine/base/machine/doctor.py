@@ -140,10 +140,12 @@ def read_speed(folder: Path) -> float:
 
 def gpu() -> MachineCheck:
     """CUDA GPUs, their memory, driver and CUDA version."""
-    if not torch.cuda.is_available():
-        return MachineCheck("GPU", "none", False, "training takes ten to a hundred times as long")
-    memory_gib = torch.cuda.mem_get_info()[1] / 2**30
     driver = first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+    if not torch.cuda.is_available():
+        of_torch = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
+        found = f"torch {of_torch} cannot use it, driver {driver}" if driver else "none"
+        return MachineCheck("GPU", found, False, "training takes ten to a hundred times as long")
+    memory_gib = torch.cuda.mem_get_info()[1] / 2**30
     found = (
         f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}, {memory_gib:.0f} GiB, "
         f"driver {driver or 'unknown'}, CUDA {torch.version.cuda}"

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import say, warn
+from zoerefine.base.progress import warn
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints, PointFiles
-from zoerefine.depth.data.networks.source import PseudoSource, source_from_json
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.engine import tensors_by_arrays
 from zoerefine.depth.infer.results import ResultFolder, digest_of
@@ -119,21 +118,6 @@ def with_spread(engine: Engine) -> Engine:
 
     manifest = engine.manifest | {"outputs": ["depth", "spread"]}
     return replace(engine, forward=forward, on_arrays=on_arrays, manifest=manifest)
-
-
-def check_source(bundle: Path, engine: Engine, given: PseudoSource) -> None:
-    """Say where it is unknown whether a bundle was trained on pseudo depth of this network.
-
-    Raises `UserError` where it was trained on that of another one.
-    """
-    trained = source_from_json(engine.manifest.get("pseudo"))
-    if not (trained.is_known and given.is_known):
-        say(f"{bundle} was trained on pseudo depth of: {trained}; it now refines that of: {given}")
-    elif not given.is_like(trained):
-        raise UserError(
-            f"{bundle} was trained on pseudo depth of {trained} and would refine that of {given}, "
-            "which has other errors: use the same network, or accept it with --any-pseudo"
-        )
 
 
 @dataclass(frozen=True)

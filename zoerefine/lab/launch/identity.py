@@ -14,7 +14,7 @@ from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten
-from zoerefine.base.yaml.overrides import read_value
+from zoerefine.base.yaml.script_overrides import read_value
 from zoerefine.lab.launch.included import Included
 from zoerefine.lab.launch.job import GIB, IN_PLACE, JOB_OPTIONS, LIMIT_BYTES, OPTIONS, Job
 from zoerefine.lab.launch.record import provenance

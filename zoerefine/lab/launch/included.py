@@ -22,8 +22,8 @@ from zoerefine.base.files.atomic import write_json
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import find_secret_in_config
 from zoerefine.base.yaml.keys import has_key, merged, texts_in
-from zoerefine.base.yaml.overrides import NEW_KEY, merge_overrides
 from zoerefine.base.yaml.read import YamlError, load_yaml
+from zoerefine.base.yaml.script_overrides import NEW_KEY, merge_overrides
 from zoerefine.lab.launch.git.commands import GitError, git_bytes
 
 BASES = ("_BASE_", "_base_")  # of fvcore and detectron2, of MMLab

@@ -5,8 +5,9 @@ Options, their help, words, record and identity follow from the descriptions.
 
 import math
 import os
+import re
 from argparse import ArgumentTypeError
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from typing import Any
 from zoerefine.base.registries import ENVIRONMENTS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import value_at
-from zoerefine.base.yaml.overrides import NEW_KEY
 from zoerefine.base.yaml.read import Document, YamlError, load_yaml
+from zoerefine.base.yaml.script_overrides import NEW_KEY
 from zoerefine.lab.launch.environment import CURRENT
 
 GIB = 2**30
@@ -24,6 +25,8 @@ LIMIT_BYTES = 10 * GIB  # of what a job leaves in its workspace
 OPTIONS = ("options", "assignments")
 IN_PLACE = "in-place"  # merged into the config at its own path in the workspace
 MERGED = ("file", IN_PLACE)
+CONFIG_WORD = "{config}"  # in the words after --: the config is given there
+PLACEHOLDER = re.compile(r"\{([\w.-]+)\}")
 NO_CONFIG = Path(os.devnull)  # the config of a job that takes none
 
 
@@ -263,3 +266,33 @@ def read_setting(document: Document, overrides: Sequence[str], key: str) -> Sett
             except YamlError:
                 return Setting(text, text)
     return Setting(value_at(document.tree, key), document.text(key))
+
+
+def job_words(job: Job, path: Path) -> list[str]:
+    """The words that a job is called with: its config at `path`, its arguments, the overrides.
+
+    `{KEY}` in an argument stands for the value of a KEY VALUE word, which is given there alone.
+    """
+    pairs = list(zip(job.overrides[::2], job.overrides[1::2], strict=True))
+    values = dict(pairs)
+    used = {key for word in job.arguments for key in PLACEHOLDER.findall(word) if key in values}
+    arguments = [
+        PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), word)
+        for word in job.arguments
+    ]
+    config = [*filter(None, [job.config_flag]), str(path)]  # without a flag, the config alone
+    if job.config == NO_CONFIG or job.overrides_in == IN_PLACE:
+        config = []
+    elif any(CONFIG_WORD in word for word in arguments):
+        config, arguments = [], [word.replace(CONFIG_WORD, str(path)) for word in arguments]
+    others = [pair for pair in pairs if pair[0] not in used]
+    return [*config, *arguments, *override_words(others, job.overrides_in)]
+
+
+def override_words(pairs: Iterable[tuple[str, str]], given_as: str) -> list[str]:
+    """KEY VALUE words as a job gets them; those that are merged into the config are no words."""
+    if given_as == "assignments":
+        return [f"{key}={value}" for key, value in pairs]
+    if given_as == "options":
+        return [f"--{key.removeprefix(NEW_KEY)}={value}" for key, value in pairs]
+    return [word for pair in pairs for word in pair] if given_as == "arguments" else []

@@ -15,15 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.yaml.overrides import NEW_KEY
 from zoerefine.lab.launch.environment import CURRENT
 from zoerefine.lab.launch.git.commands import GITLINK, LINK, git
-from zoerefine.lab.launch.job import IN_PLACE, NO_CONFIG, Job
 from zoerefine.lab.launch.record.provenance import package_folders
 
 LIBRARY = "zoerefine"
-CONFIG_WORD = "{config}"  # in the words after --: the config is given there
-PLACEHOLDER = re.compile(r"\{([\w.-]+)\}")
 VERSION = re.compile(r"__version__ = \"(.+?)\"")
 # Finds a module as `python -m` does, and prints its file and its packages' files. It runs none of
 # them: a package may be slow to import.
@@ -111,36 +107,6 @@ def job_program(module: str, folder: Path) -> list[str]:
     if not (script.resolve().is_relative_to(folder.resolve()) and script.is_file()):
         raise UserError(f"the commit has no script {module}: check --module")
     return [str(script)]
-
-
-def job_words(job: Job, path: Path) -> list[str]:
-    """The words that a job is called with: its config at `path`, its arguments, the overrides.
-
-    `{KEY}` in an argument stands for the value of a KEY VALUE word, which is given there alone.
-    """
-    pairs = list(zip(job.overrides[::2], job.overrides[1::2], strict=True))
-    values = dict(pairs)
-    used = {key for word in job.arguments for key in PLACEHOLDER.findall(word) if key in values}
-    arguments = [
-        PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), word)
-        for word in job.arguments
-    ]
-    config = [*filter(None, [job.config_flag]), str(path)]  # without a flag, the config alone
-    if job.config == NO_CONFIG or job.overrides_in == IN_PLACE:
-        config = []
-    elif any(CONFIG_WORD in word for word in arguments):
-        config, arguments = [], [word.replace(CONFIG_WORD, str(path)) for word in arguments]
-    others = [pair for pair in pairs if pair[0] not in used]
-    return [*config, *arguments, *override_words(others, job.overrides_in)]
-
-
-def override_words(pairs: Iterable[tuple[str, str]], given_as: str) -> list[str]:
-    """KEY VALUE words as a job gets them; those that are merged into the config are no words."""
-    if given_as == "assignments":
-        return [f"{key}={value}" for key, value in pairs]
-    if given_as == "options":
-        return [f"--{key.removeprefix(NEW_KEY)}={value}" for key, value in pairs]
-    return [word for pair in pairs for word in pair] if given_as == "arguments" else []
 
 
 def check_origin(

@@ -21,7 +21,7 @@ from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.commands import commit_tree
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.identity import is_finished, refuse_another_job
-from zoerefine.lab.launch.job import Job, recorded_options
+from zoerefine.lab.launch.job import Job, job_words, recorded_options
 from zoerefine.lab.launch.plan import LaunchPlan, handed_over, make_plan, next_execution
 from zoerefine.lab.launch.process import child
 from zoerefine.lab.launch.process.nodes import NODE_LOST, FirstNode, OtherNode
@@ -121,7 +121,7 @@ def start(
         start_words = child.job_command(python, program, node.processes, meeting.words)
         in_place = plan.included.place
         config = place.folder / in_place if in_place else own.path / plan.input_name
-        command = [*start_words, *job_module.job_words(plan.job, config)]
+        command = [*start_words, *job_words(plan.job, config)]
         found |= {"variables": deciding_variables(variables, plan.job.record_env)}
         record(plan, node, place.folder, python, command, meeting.attempt, found)
         left.place_files(own.path / plan.input_name, plan.included, plan.inputs, place.folder)

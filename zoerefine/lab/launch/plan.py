@@ -20,8 +20,8 @@ from zoerefine.base.secrets import (
     holds_password,
 )
 from zoerefine.base.yaml.keys import value_at
-from zoerefine.base.yaml.overrides import NEW_KEY, YAML_SUFFIXES
 from zoerefine.base.yaml.read import Document, parse_mapping, refuse_duplicate_keys
+from zoerefine.base.yaml.script_overrides import NEW_KEY, YAML_SUFFIXES
 from zoerefine.lab.launch.environment import CURRENT, check_environment
 from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address
 from zoerefine.lab.launch.git.changes import Changes, read_changes

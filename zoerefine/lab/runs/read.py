@@ -17,7 +17,7 @@ from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.keys import flatten, merged, with_facts
-from zoerefine.base.yaml.overrides import NEW_KEY, YAML_SUFFIXES, value_like
+from zoerefine.base.yaml.script_overrides import NEW_KEY, YAML_SUFFIXES, value_like
 from zoerefine.lab.launch.included import read_included
 from zoerefine.lab.launch.job import MERGED, NO_CONFIG
 from zoerefine.lab.launch.record.provenance import is_own_training

@@ -17,7 +17,7 @@ from zoerefine.base.exit_codes import INTERRUPTED
 from zoerefine.base.files.atomic import removing_new_folders
 from zoerefine.base.progress import warn
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.yaml.overrides import NEW_KEY
+from zoerefine.base.yaml.script_overrides import NEW_KEY
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.job import NO_CONFIG, Job, launch_words

@@ -22,8 +22,8 @@ from zoerefine.base.machine.cores import THREADS
 from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten, value_at, with_facts, with_values
-from zoerefine.base.yaml.overrides import YAML_SUFFIXES
 from zoerefine.base.yaml.read import YamlError, load_yaml, read_yaml
+from zoerefine.base.yaml.script_overrides import YAML_SUFFIXES
 from zoerefine.base.yaml.write import dump_value, dump_yaml, same_data
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.mirror import mirrors_in_use

@@ -16,8 +16,8 @@ from zoerefine.base.config.search import SearchedKeys, read_search
 from zoerefine.base.config.value_types import WrongValue
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.keys import merged
-from zoerefine.base.yaml.overrides import NEW_KEY, YAML_SUFFIXES, read_value, with_value
 from zoerefine.base.yaml.read import Document, YamlError, load_yaml, parse_mapping, read_yaml
+from zoerefine.base.yaml.script_overrides import NEW_KEY, YAML_SUFFIXES, read_value, with_value
 from zoerefine.base.yaml.write import dump_yaml, same_data
 from zoerefine.lab.launch.included import Included
 from zoerefine.lab.launch.job import NO_CONFIG, OPTIONS
