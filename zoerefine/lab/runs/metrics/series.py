@@ -20,11 +20,16 @@ NAMED = 3  # metrics in a message
 PARTS = {*("fold", "seed", "dataset", "class", "category", "model", "method", "metric", "phase"),
          *("split", "mode", "rank", "worker", "trial", "run", "subset", "task", "scene", "subject"),
          *("sequence", "type", "stage", "event", "set", "partition", "client", "env", "name"),
-         *("dataloader_idx", "key", "tag", "label", "repeat", "experiment")}  # fmt: skip
-# So do numbers in these: `class_id`, `Client 3`; `params.lr`.
-NUMBERED = re.compile(rf"(.*[\W_])?k?({'|'.join(PARTS)})([\W_]*(id|idx|index|no|nr|number))?\W*")
+         *("dataloader", "key", "tag", "label", "repeat", "repetition", "experiment", "domain"),
+         *("image", "video", "patient", "subject", "random_state", "cv", "exp")}  # fmt: skip
+# So do numbers in these: `cv_fold`, `class_id`, `id`; `params.lr`. Not in `acc_task`, `mean_rank`.
+NUMBERED = re.compile(
+    rf"((cv|k|random|rng|data|global|local)[\W_]*)?({'|'.join(PARTS)})(e?s)?[\W_]*"
+    r"(id|idx|index|no|nr|number)?\W*|(.*[\W_])?id"
+)
 SETTING = re.compile(
-    r"((h(yper)?)?(p|param(eter)?s?)|config|cfg|k?w?args)[\W_](?!.*norm).*|rank_test_.*|thresholds?"
+    r"((h(yper)?)?(p|param(eter)?s?)|config|cfg|k?w?args)[\W_]"
+    r"(?!.*(norm|count|total|mean|max|pruned|grad)).*|rank_test_.*|((iou|conf)_)?thr(esholds?)?"
 )
 # And every word, but in columns of what may vary over steps: times, speeds, marks of an epoch.
 VARYING = re.compile(
