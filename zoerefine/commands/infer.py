@@ -269,8 +269,8 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     if room:
         refuse_foreign([args.out / ROOM_FILE], "--out")
     if bundle and not args.any_pseudo:
-        if isinstance(pseudo, DepthFiles):
-            pseudo.refuse_refined(source.names[0])
+        for name in source.names[:1] if isinstance(pseudo, DepthFiles) else ():
+            pseudo.refuse_refined(name)  # the names of a video's frames are not known yet
         check_source(bundle, engine.manifest, pseudo.source(source.names))
     for folder in (*(path.parent for path in drawings), args.out):
         check_writable(folder)
