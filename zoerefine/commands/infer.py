@@ -218,6 +218,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
         ResultFolder,
         check_separate,
         check_writable,
+        refuse_refined,
     )
     from zoerefine.depth.infer.sources import DepthFiles, load_network_depth, open_source
     from zoerefine.depth.infer.video import check_encoder
@@ -269,8 +270,8 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     if room:
         refuse_foreign([args.out / ROOM_FILE], "--out")
     if bundle and not args.any_pseudo:
-        for name in source.names[:1] if isinstance(pseudo, DepthFiles) else ():
-            pseudo.refuse_refined(name)  # the names of a video's frames are not known yet
+        if isinstance(pseudo, DepthFiles):
+            refuse_refined(map(pseudo.path, source.names[:1]))
         check_source(bundle, engine.manifest, pseudo.source(source.names))
     for folder in (*(path.parent for path in drawings), args.out):
         check_writable(folder)

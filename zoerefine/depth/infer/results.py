@@ -294,6 +294,16 @@ def check_writable(folder: Path) -> None:
         raise UserError(f"{folder} cannot be written to: {error.strerror}") from None
 
 
+def refuse_refined(paths: Iterable[Path]) -> None:
+    """Raises `UserError` where one of these files of pseudo depth is depth of an inference."""
+    for path in paths:
+        if bundle := images.png_text(path).get(BUNDLE):
+            raise UserError(
+                f"{path} is depth that bundle {bundle[:12]} has refined, no pseudo depth: give "
+                "what a network predicted, or accept it with --any-pseudo"
+            )
+
+
 def has_provenance(path: Path, provenance: Provenance) -> bool:
     """Whether a file is whole and has this text."""
     if path.suffix == ".png":

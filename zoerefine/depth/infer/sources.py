@@ -22,7 +22,6 @@ from zoerefine.base.files.images import (
     decode_rgb,
     file_bytes,
     picture_size,
-    png_text,
     write_png,
 )
 from zoerefine.base.progress import say, warn
@@ -40,7 +39,7 @@ from zoerefine.depth.data.networks.source import (
     sources_of,
     write_source,
 )
-from zoerefine.depth.infer.results import BUNDLE, INPUTS, has_provenance
+from zoerefine.depth.infer.results import INPUTS, has_provenance
 from zoerefine.depth.infer.video_damage import damaged_frames
 
 MODEL = "zoerefine-depth-network"
@@ -325,15 +324,6 @@ class DepthFiles:
     def source(self, names: Iterable[str]) -> PseudoSource:
         """What predicted the depth of these frames. Raises `UserError` for two networks."""
         return one_source(sources_of(map(self.path, names)), str(self.folder))
-
-    def refuse_refined(self, name: str) -> None:
-        """Raises `UserError` where the depth of a frame is that of an inference."""
-        path = self.path(name)
-        if bundle := png_text(path).get(BUNDLE):
-            raise UserError(
-                f"{path} is depth that bundle {bundle[:12]} has refined, no pseudo depth: give "
-                "what a network predicted, or accept it with --any-pseudo"
-            )
 
 
 @dataclass(frozen=True)

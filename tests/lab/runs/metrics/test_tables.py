@@ -230,6 +230,8 @@ def test_parts_that_take_turns_are_not_read_and_a_second_stage_is(run, form):
     metrics = read_metrics(run)
     assert "loss" not in metrics.final
     assert "rows in turns differ in set (val, train), so loss" in metrics.faults[0]
+    write(run, form, "fold,epoch,loss|0,7,.5|1,4,.6|2,9,.3")  # the best of each
+    assert "rows in turns differ in fold (1, 2), so loss" in read_metrics(run).faults[0]
     write(run, form, "step,stage,host,loss|1,a,x,.5|2,a,y,.6|3,b,x,.3")
     metrics = read_metrics(run)
     assert metrics.final == {"loss": 0.3} and metrics.faults == ()

@@ -37,7 +37,7 @@ VARYING = re.compile(
     |(is_|new_)?best|improved|saved|done|early_stop|stopped|converged|is_finite|nan|found_inf
     |overflow|skipped|notes?|comments?|status|state|message|msg|info|text) \W*"""
 )
-NO_LABEL = re.compile(r"(?i)-*|n/?a|none|null")
+NO_LABEL = re.compile(r"(?i)-*|#?n/?a|<na>|\?|none|null")
 # Beside a step these may differ after a resume.
 MACHINE = re.compile(r"host|node|gpu|cuda|device|machine|server|job|pid|user|commit|git|version")
 
@@ -109,6 +109,7 @@ class CountedMetric:
         is_guessed: its steps are counted from the only one that is stated so far.
         is_mixed: its rows of one step, or without steps, are of several parts. It is not read.
         turns: what its rows name, in this order, by column.
+        rows: how many they are.
     """
 
     by_epoch: Points = field(default_factory=dict)
@@ -121,18 +122,22 @@ class CountedMetric:
     is_guessed: bool = False
     is_mixed: bool = False
     turns: dict[str, dict[str, None]] = field(default_factory=dict)
+    rows: int = 0
 
     def come_again(self, part: Mapping[str, str]) -> Mapping[str, str]:
         """What stood between two turns of a part: of `train`, `val`, `train` it is `val`.
 
-        A part that follows another one once, such as a second stage, is of the same series.
+        Or what stood before, where each of three rows or more is of another part. A part that
+        follows another one once, such as a second stage, is of the same series.
         """
+        self.rows += 1
         for key, label in part.items():
             before = self.turns.setdefault(key, {})
             last, is_part = next(reversed(before), label), NUMBERED.fullmatch(key.strip().lower())
-            if last != label and label in before and is_part:
-                return {key: last}
+            comes_again = last != label and label in before
             before.setdefault(label)
+            if is_part and (comes_again or 3 <= len(before) == self.rows):
+                return {key: last}
         return {}
 
 
