@@ -106,7 +106,8 @@ def run_zoerefine(folder, *words, env=None, code=0):
     It must end with the exit code `code`; None: with any.
     """
     words, env = list(map(str, words)), env or {}
-    if needs_a_new_process(words[0], env):
+    is_program = not any("\0" in word for word in words)  # no process can be given such a word
+    if is_program and needs_a_new_process(words[0], env):
         pipes = {"capture_output": True, "text": True, "timeout": 900}
         done = subprocess.run(zoerefine_command(*words), cwd=folder, env=os.environ | env, **pipes)
     else:

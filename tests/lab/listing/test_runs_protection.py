@@ -107,6 +107,14 @@ def test_a_run_that_cannot_be_read_is_named_since_it_may_use_others(runs, facts)
     assert ("user/x: it cannot be read, so what it" in output.err) == ("started" not in facts)
 
 
+def test_a_run_whose_config_is_not_utf8_is_named_since_it_may_use_others(runs):
+    runs.add("unet/a", 0.1)
+    (runs.add("user/x", 0.2) / "config.yaml").write_bytes(b"TRAIN: {FROM: \x99}\n")
+    output = runs.run("--remove", "--older-than", "0", "--name", "unet")
+    assert "user/x: it cannot be read, so what it" in output.err
+    assert "would remove" in output.out
+
+
 def test_a_run_that_may_not_be_read_is_named_since_it_may_use_others(runs, other_user):
     runs.add("unet/a")
     folder = other_user.copy(runs.folder)

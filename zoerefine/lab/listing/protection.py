@@ -41,7 +41,7 @@ class Protection:
         for user in {*runs, *filter(None, map(study_of, runs))}:
             try:
                 names = weights_of(user)
-            except (UserError, OSError):
+            except (UserError, OSError, UnicodeDecodeError):
                 self.unreadable.append(user)
                 continue
             for name in names:
@@ -95,7 +95,7 @@ def weights_of(user: Path) -> set[str]:
     """What a run or study starts from: digests of weights, their paths, and the folders around.
 
     A training records both when its data are packed; its config has the path before.
-    Raises `UserError` or `OSError` where it cannot be read.
+    Raises `UserError`, `OSError` or `UnicodeDecodeError` where it cannot be read.
     """
     os.listdir(user)
     run = RunDir(user)
