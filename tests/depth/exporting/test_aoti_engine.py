@@ -19,7 +19,7 @@ import torch
 from tests.depth.exporting.without_torchscript import HEIGHT, WIDTH, make_source
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import describe_processor
-from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest
+from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_bundle, read_manifest
 from zoerefine.depth.exporting.bundle.containers import PT2, container_of
 from zoerefine.depth.exporting.engine_choice import kinds_for_auto
 from zoerefine.depth.exporting.engine_kinds import Bundle
@@ -156,9 +156,10 @@ def test_no_unpacked_file_is_left_while_it_runs(aoti_bundle, frames, tmp_path, m
 def test_torch_before_2_13_loads_a_bundle_from_a_file(aoti_bundle, frames, monkeypatch):
     rgb, zoe = frames(2, 30, 40)
     expected = load_bundle(aoti_bundle).arrays(rgb, zoe)
-    monkeypatch.setattr(aoti_engine, "SINCE_2_13", False)
+    monkeypatch.setattr(aoti_engine, "TORCH", (2, 12))
     monkeypatch.setattr(aoti_engine, "unpack", lambda *words: pytest.fail("it reads no folder"))
-    for found, wanted in zip(load_bundle(aoti_bundle).arrays(rgb, zoe), expected, strict=True):
+    outputs = aoti_engine.load(read_bundle(aoti_bundle))(*map(torch.from_numpy, (rgb, zoe)))
+    for found, wanted in zip(outputs, expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
 
 
@@ -236,7 +237,7 @@ def test_missing_cuda_headers_are_one_line(run, command, gpu_at_hand):
 @on_cpu
 def test_torch_before_2_13_builds_none_for_a_gpu(run, command, gpu_at_hand, monkeypatch):
     """An H200 with torch 2.11: the process that loaded one ended in a segmentation fault."""
-    monkeypatch.setattr(aoti_engine, "SINCE_2_13", False)
+    monkeypatch.setattr(aoti_engine, "TORCH", (2, 12))
     done = command("export", run.path, "--engine", "aoti")
     assert (done.code, len(done.err.splitlines())) == (2, 1)
     assert "aoti for a GPU needs torch 2.13" in done.err

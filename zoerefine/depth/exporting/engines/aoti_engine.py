@@ -41,7 +41,8 @@ CONTAINER = PT2
 GRAPHS = 4
 TAKES_ARRAYS = False
 MODEL = "model"  # the name of a package's only model
-SINCE_2_13 = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
+# Such as (2, 13): a library needs the release that it was compiled for.
+TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 MODEL_FOLDER, OBJECTS_FOLDER = f"data/aotinductor/{MODEL}", "data/constants"
 
 # Kernels are compiled for AVX2, which x86-64 processors have had since 2013. Convolutions use what
@@ -85,7 +86,7 @@ def missing_requirement() -> str:
 
 def missing_for_gpu() -> str:
     """What building for a GPU needs and this machine lacks; "" if nothing."""
-    if not SINCE_2_13:
+    if TORCH < (2, 13):
         return "aoti for a GPU needs torch 2.13: torch 2.11 crashes when it loads one"
     if not find_spec("triton"):
         return "aoti needs Triton: pip install triton"
@@ -123,16 +124,11 @@ def allowed_for_auto() -> bool:
 def machine_facts() -> dict[str, str]:
     """This machine's value of every fact that a bundle may require."""
     return {
-        "torch": release(),
+        "torch": "{}.{}".format(*TORCH),
         "vector instructions": vector_set(),
         "GPU": gpu_architecture(),
         "processor": describe_processor(),
     }
-
-
-def release() -> str:
-    """Torch's release, such as 2.13: a library needs the torch that it was compiled for."""
-    return ".".join(torch.__version__.split(".")[:2])
 
 
 def build(source: ExportSource, precision: str) -> BuiltEngine:
@@ -144,7 +140,7 @@ def build(source: ExportSource, precision: str) -> BuiltEngine:
     core = source.core(precision).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     # On a GPU, torch.export takes a batch of one for a case apart: convolutions ask for strides.
     program = to_program(source, core, torch.device("cpu"))
-    own = {"torch": [release()]}
+    own = {"torch": [machine_facts()["torch"]]}
     if device.type == "cpu":
         content = compile_package(program, OPTIONS | ON_CPU)
         own["vector instructions"] = list(VECTORS)
@@ -271,7 +267,7 @@ def package_for_loader(data: bytes, folder: Path) -> Path:
 
     It can read a folder since torch 2.13; one that it unpacks itself stays until the process ends.
     """
-    if SINCE_2_13:
+    if TORCH >= (2, 13):
         return unpack(data, folder)
     path = folder / "package.pt2"
     path.write_bytes(data)
