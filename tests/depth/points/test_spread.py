@@ -68,6 +68,17 @@ def test_masked_pixels_and_points_do_not_count():
     np.testing.assert_array_equal(found_m, spread_points(pseudo_m, points.select(np.arange(5))))
 
 
+@pytest.mark.parametrize("change", [
+    lambda pseudo_m: (pseudo_m * 256).astype(np.uint16),  # as `Refiner` takes it
+    lambda pseudo_m: pseudo_m[None],
+], ids=["integers", "a batch"])  # fmt: skip
+def test_depth_that_is_no_picture_of_metres_is_refused(change):
+    truth_m, pseudo_m = scene()
+    with pytest.raises(UserError, match=r"give floats \[H, W\] in metres") as caught:
+        spread_points(change(pseudo_m), points_of(truth_m, 8))
+    assert len(str(caught.value).splitlines()) == 1
+
+
 def test_more_points_correct_more():
     truth_m, pseudo_m = scene()
     errors = [abs_rel(spread_points(pseudo_m, points_of(truth_m, n)), truth_m) for n in (1, 8, 50)]

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from zoerefine.base.errors import UserError
 from zoerefine.depth.data.metric_points import MetricPoints, thinned
 from zoerefine.depth.points.channels import CHANGE_UNITS, NO_CHANGE
 from zoerefine.depth.points.gaussian_process import (
@@ -55,8 +56,15 @@ def spread_points(depth_m: Array, points: MetricPoints) -> Array:
 
     Returns:
         Corrected depth, float32 [H, W], metres.
+
+    Raises:
+        UserError: depth of another type or shape, or a negative sigma.
     """
     depth_m = np.ma.filled(depth_m, 0)
+    if depth_m.dtype.kind != "f" or depth_m.ndim != 2:
+        raise UserError(
+            f"depth_m is {depth_m.dtype} {list(depth_m.shape)}; give floats [H, W] in metres"
+        )
     valid_m = np.where(np.isfinite(depth_m) & (depth_m > 0), depth_m, 0).astype(np.float32)
     depth = torch.from_numpy(valid_m)[None, None]
     return exact(spread_twice(depth, tensor_of(points, valid_m))[0, 0].numpy(), points)
