@@ -5,7 +5,8 @@ import pytest
 from zoerefine.base.errors import UserError
 from zoerefine.lab.runs.filter import parse_filter
 
-RUN = {"TRAIN.LR": 3e-4, "MODEL.NAME": "unet", "MODEL.BASE": 16, "seed": 2, "state": "finished"}
+RUN = {"TRAIN.LR": 3e-4, "MODEL.NAME": "unet", "MODEL.BASE": 16, "seed": 2, "state": "finished",
+       "commit": "7b19660b" + "c" * 32}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,10 @@ RUN = {"TRAIN.LR": 3e-4, "MODEL.NAME": "unet", "MODEL.BASE": 16, "seed": 2, "sta
         ("state != 'finished'", False),
         ("TRAIN.LR == '0.00030' and MODEL.BASE < '16.5'", True),
         ("TRAIN.LR in ['3e-4']", True),
+        ("commit == '7b19660b' and '7b19' == commit and commit in ['7b1966']", True),
+        ("commit != '7b19660b'", False),
+        ("commit in ['7b2', ''] or commit == '' or commit == 'cccc'", False),
+        ("commit == '7b19660b" + "c" * 33 + "'", False),
     ],
 )
 def test_comparisons_mean_what_they_say(text, expected):

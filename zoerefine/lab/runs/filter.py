@@ -26,6 +26,18 @@ QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`([^`]+)`""")
 STAND_IN = re.compile(r"_backquoted_([0-9a-f]+)_")
 
 
+class Commit(str):
+    """A hash that equals its beginnings, as `--commit` takes them."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and other != "" and self.startswith(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
 def is_in(one: Any, others: Any) -> bool:
     """Whether a value is one of a list, or a part of a text."""
     return one in others if isinstance(others, str) else any(eq(*alike(one, x)) for x in others)
@@ -51,7 +63,7 @@ def number_of(text: str) -> float | str:
 def parse_filter(text: str) -> Filter:
     """A function that decides whether a run's settings (`KEY.PATH: value`) match.
 
-    Names are config keys, and `state`, `seed` and `commit`. In backquotes a name may hold any
+    Names are config keys, and `state`, `seed` and `commit` (its beginning is enough). In backquotes a name may hold any
     character, as `train/loss` does. Comparisons, `in`, `and`, `or`, `not` and brackets are allowed.
     The function raises `UserError` for a run without a named setting.
 
@@ -121,7 +133,8 @@ def _value(node: ast.expr, text: str) -> Callable[[Mapping[str, Any]], Any]:
         def look_up(settings: Mapping[str, Any]) -> Any:
             if name not in settings:
                 raise UserError(f"--where {text!r}: the run has no setting {name}")
-            return settings[name]
+            value = settings[name]
+            return Commit(value) if name == "commit" else value
 
         return look_up
     try:
