@@ -94,6 +94,21 @@ def test_seeds_that_are_no_integers_are_seeds_too(foreign, tmp_path, capsys):
     assert [row["seed"] for row in rows] == ["1", "2", "3.5", "[4, 5]"]
 
 
+def test_a_key_that_is_called_seed_is_the_seed(foreign, tmp_path, capsys):
+    for number in range(4):
+        config = {"lr": 1 + number % 2, "train": {"seed": number // 2}, "split_seed": 7}
+        foreign(f"a{number}", config, [{"acc": 0.1 * number}])
+    analyze([str(tmp_path / "runs")], tmp_path / "out")
+    assert groups_of(tmp_path / "out") == ["lr 1", "lr 2"]
+    assert {row["seed"] for row in csv_rows(tmp_path / "out" / "runs.csv")} == {"0", "1"}
+    words = (str(tmp_path / "runs"), "--where", "train.seed==1 and seed==1")
+    assert main(["runs", *words]) == 0 and "runs/a2\n" in capsys.readouterr().out
+    kept = collect(list(words[:1]), parse_filter(words[2])).runs
+    assert [run.name for run in kept] == ["a2", "a3"]
+    text = diff_runs(*(str(tmp_path / "runs" / name) for name in ("a0", "a3")))
+    assert "train.seed: 0 -> 1" in text and "lr: 1 -> 2" in text
+
+
 ALIKE = {  # texts of a setting that are equal, and what tells the values apart
     "null": ({"opt": None}, "opt not set", "null"),
     "text": ({"opt": "None"}, "opt None", '"None"'),
@@ -257,7 +272,7 @@ def test_overrides_arguments_and_seed_key_are_settings(foreign, tmp_path):
     first, second = collect([str(tmp_path / "runs")]).runs
     assert first.seed == 3 and first.settings["A.B"] == 0.01 and "seed" not in first.settings
     assert first.settings["arguments"] == "--deterministic"
-    assert second.settings["A.B"] == 1 and second.settings["seed"] == 3
+    assert second.settings["A.B"] == 1 and second.seed == 3
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def diff_facts(a: Run, b: Run) -> dict[str, Any]:
     """What differs, for programs: pairs of a's and b's value, None where one has none."""
     labels = run_labels(a, b)
     here, there = ({key: run.provenance.get(key) for key in FACTS} for run in (a, b))
-    settings = [without_code(run.settings) for run in (a, b)]
+    settings = [without_code(all_settings(run)) for run in (a, b)]
     left, also_left = (left_digests(RunDir(Path(run.path))) for run in (a, b))
     ours, theirs = final_metrics(a), final_metrics(b)
     return {
@@ -49,7 +49,7 @@ def diff_runs(first: str, second: str) -> str:
     facts = diff_facts(a, b)
     is_foreign = a.is_foreign or b.is_foreign
     parts = [
-        section("settings", as_lines(facts["settings"], a.settings, b.settings)),
+        section("settings", as_lines(facts["settings"], all_settings(a), all_settings(b))),
         section("origin", as_lines(facts["origin"])),
         section("commits between", facts["commits_between"]),
         section("metrics", metric_rows(facts)),
@@ -59,6 +59,11 @@ def diff_runs(first: str, second: str) -> str:
     width = max(len(run["label"]) for run in facts["runs"])
     paths = [f"{run['label']:<{width}}  {run['path']}" for run in facts["runs"]]
     return "\n\n".join(["\n".join(paths), *filter(None, parts)])
+
+
+def all_settings(run: Run) -> dict[str, Any]:
+    """A run's settings; those of a script with its seed, which is in the origin of our own runs."""
+    return run.named_settings if run.is_foreign else run.settings
 
 
 def run_labels(a: Run, b: Run) -> tuple[str, str]:

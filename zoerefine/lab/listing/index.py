@@ -232,7 +232,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
     run = RunDir(folder)
     if is_foreign(run, run.recorded()):
-        return read_run(folder).settings
+        found = read_run(folder)
+        return {"seed": found.seed, **found.named_settings}
     return compared_settings(read_tree(run.config_file))
 
 

@@ -149,7 +149,7 @@ def why_left_out(run: Run, keeps: Callable[[Mapping[str, Any]], bool] | None) ->
         fields: dict[str, Any] = {"state": run.state, "seed": run.seed, "commit": run.commit}
         if run.seed is None:  # a config may have a key `seed` of its own
             fields["seed"] = run.settings.get("seed")
-        kept = keeps is None or keeps(run.settings | fields)
+        kept = keeps is None or keeps(run.named_settings | fields)
     except UserError as error:  # it has no such setting
         return one_line(str(error))
     return "" if kept else FILTERED

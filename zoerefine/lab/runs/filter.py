@@ -63,8 +63,9 @@ def number_of(text: str) -> float | str:
 def parse_filter(text: str) -> Filter:
     """A function that decides whether a run's settings (`KEY.PATH: value`) match.
 
-    Names are config keys, and `state`, `seed` and `commit` (its beginning is enough). In backquotes a name may hold any
-    character, as `train/loss` does. Comparisons, `in`, `and`, `or`, `not` and brackets are allowed.
+    Names are config keys, and `state`, `seed` and `commit`, of which the beginning is enough. In
+    backquotes a name may hold any character, as `train/loss` does. Comparisons, `in`, `and`, `or`,
+    `not` and brackets are allowed.
     The function raises `UserError` for a run without a named setting.
 
     Raises:

@@ -36,6 +36,7 @@ from zoerefine.lab.runs.record import (
 
 # Numbers by another spelling than the usual one: 007, 1.10, 2.00, 0x10.
 FURTHER_ZEROS = re.compile(r"[-+]?(0\d.*|\d*\.(\d*[1-9])?0+(?<!\.0)|0[xXoO].*)")
+SEED_NAMES = ("seed", "random_seed", "rng_seed")  # the last part of a key, in lower case
 MOST_METRICS = 2000  # whose final values are kept, beside those that are asked for
 
 
@@ -73,8 +74,10 @@ def read_foreign_run(
         UserError: its config is damaged.
     """
     metrics = read_metrics(run, patterns)
-    settings = read_settings(run, recorded) or metrics.hyperparameters
-    seed = settings.pop(str(recorded.get("seed_key", SEED)).lstrip("+"), None)
+    settings = read_settings(run, recorded) or dict(metrics.hyperparameters)
+    key = str(recorded.get("seed_key", SEED)).lstrip("+")
+    key = key if key in settings else seed_key(settings) or key
+    seed = settings.pop(key, None)
     facts = command_settings(run, recorded, bool(settings)) | origin_settings(recorded)
     settings = with_facts(settings, facts)
     status = run.status()
@@ -86,13 +89,20 @@ def read_foreign_run(
         seed=json.dumps(seed) if isinstance(seed, list | dict) else seed,
         curve=None,
         results={},
-        provenance=recorded | ({"pruned": True} if status.reason.startswith(PRUNED) else {}),
+        provenance=recorded | {"seed_key": key, "pruned": status.reason.startswith(PRUNED)},
         engine={},
         is_foreign=True,
         finals=kept(metrics.final, names),
         curves=read_curves(metrics.series, names),
         faults=[*metrics.faults, *too_many(metrics.final)],
     )
+
+
+def seed_key(settings: Mapping[str, Any]) -> str:
+    """The key whose name and type are a seed's, the shortest of several; empty without one."""
+    last = {key: key.replace("/", ".").rpartition(".")[2].lower() for key in settings}
+    keys = [key for key in settings if last[key] in SEED_NAMES and type(settings[key]) is int]
+    return min(keys, key=len, default="")
 
 
 def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:

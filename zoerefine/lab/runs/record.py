@@ -129,6 +129,12 @@ class Run:
         return path.name
 
     @property
+    def named_settings(self) -> dict[str, Any]:
+        """The settings, with the seed by its key in the config."""
+        key = str(self.provenance.get("seed_key", SEED)).lstrip("+")
+        return self.settings | ({} if self.seed is None else {key: self.seed})
+
+    @property
     def pruned(self) -> bool:
         """Whether a search stopped it early."""
         return bool(self.results.get("pruned") or self.provenance.get("pruned"))

@@ -12,13 +12,10 @@ from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.run_dir import BUNDLE_NAMES, ENGINE, RunDir
 from zoerefine.lab.runs.metrics import RunMetrics, read_metrics
 from zoerefine.lab.runs.metrics.find_files import files_with_stats
-from zoerefine.lab.runs.read import kept, read_curves, read_run, too_many
+from zoerefine.lab.runs.read import kept, read_curves, read_run, seed_key, too_many
 from zoerefine.lab.runs.record import COMMIT, DIGITS, Collection, Run
 from zoerefine.lab.runs.trackers.stores import TrackerStore
 from zoerefine.lab.runs.trackers.tracked_run import TrackedRun
-
-# The last part of a key that holds the seed, in lower case.
-SEED_NAMES = ("seed", "random_seed", "rng_seed")
 
 
 def as_run(found: TrackedRun, names: Sequence[str]) -> Run:
@@ -26,7 +23,9 @@ def as_run(found: TrackedRun, names: Sequence[str]) -> Run:
 
     Raises `ValueError` where a text in it cannot be written as UTF-8.
     """
-    settings, seed = without_seed(dict(sorted(found.settings.items())))
+    settings = dict(sorted(found.settings.items()))
+    key = seed_key(settings)
+    seed = settings.pop(key, None)
     if found.commit:
         settings[COMMIT] = found.commit[:DIGITS]
     json.dumps([settings, found.name, list(found.finals)], ensure_ascii=False).encode()
@@ -41,6 +40,7 @@ def as_run(found: TrackedRun, names: Sequence[str]) -> Run:
         provenance={
             "run_name": found.name,
             "commit": found.commit,
+            "seed_key": key,
             "tracker_id": found.id or Path(found.path).name,
         },
         engine={},
@@ -49,19 +49,6 @@ def as_run(found: TrackedRun, names: Sequence[str]) -> Run:
         curves=read_curves(found.series, names),
         faults=[*found.faults, *too_many(found.finals)],
     )
-
-
-def without_seed(settings: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
-    """The settings without the seed, and the seed; None where no key has its name.
-
-    Where several keys have it, the shortest one counts.
-    """
-    last = {key: key.replace("/", ".").rpartition(".")[2].lower() for key in settings}
-    keys = [key for key in settings if last[key] in SEED_NAMES and type(settings[key]) is int]
-    if not keys:
-        return settings, None
-    chosen = min(keys, key=len)
-    return {key: value for key, value in settings.items() if key != chosen}, settings[chosen]
 
 
 # The files of a run directory that our own training writes and the analysis reads.
