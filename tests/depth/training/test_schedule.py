@@ -7,11 +7,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoerefine.base.config import load_config
+from zoerefine.base.config import defaults, load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import SCHEDULES
 from zoerefine.depth.training.optimizer import make_optimizer
-from zoerefine.depth.training.schedule import Schedule, ShapeOptions, make_schedule
+from zoerefine.depth.training.schedule import Schedule
+
+
+def made(steps, **keys):
+    """The schedule of a run of so many steps that sets some keys of TRAIN."""
+    options = defaults().TRAIN.clone()
+    options.update({"LR": 1.0, "WARMUP": 0.0, **keys})
+    return Schedule(options, steps)
 
 
 @given(
@@ -20,14 +27,14 @@ from zoerefine.depth.training.schedule import Schedule, ShapeOptions, make_sched
     warmup=st.floats(0, 1),
 )
 def test_rates_are_positive_and_never_above_the_peak(name, steps, warmup):
-    schedule = Schedule(name, 2.0, steps, warmup, ShapeOptions(step_at=(0.5,)))
+    schedule = made(steps, SCHEDULE=name, LR=2.0, WARMUP=warmup, STEP_AT=[0.5])
     rates = [schedule.rate(step) for step in range(steps)]
     assert all(0 <= rate <= 2.0 + 1e-12 for rate in rates)
     assert rates[0] > 0
 
 
 def test_a_cosine_rises_in_a_line_and_falls_to_zero():
-    schedule = Schedule("cosine", 1.0, 110, 10 / 110)
+    schedule = made(110, SCHEDULE="cosine", WARMUP=10 / 110)
     assert [schedule.rate(step) for step in (0, 4, 9)] == pytest.approx([0.1, 0.5, 1.0])
     assert schedule.rate(60) == pytest.approx(0.5)
     assert schedule.rate(109) < 0.001
@@ -37,7 +44,7 @@ def test_one_cycle_is_torchs():
     steps, weight = 200, torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([weight], lr=0.1)
     theirs = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=steps + 1)
-    ours = Schedule("onecycle", 0.1, steps, 0.0)
+    ours = made(steps, SCHEDULE="onecycle", LR=0.1)
     for step in range(steps):
         assert ours.rate(step) == pytest.approx(theirs.get_last_lr()[0], abs=2e-3)
         optimizer.step()
@@ -45,10 +52,10 @@ def test_one_cycle_is_torchs():
 
 
 def test_steps_divide_by_ten_and_constant_stays():
-    halfway = ShapeOptions(step_at=(0.5, 0.8))
-    warmed = Schedule("step", 1.0, 100, 0.2, halfway)  # shares of the run, warm-up included
+    # Shares of the run, warm-up included.
+    warmed = made(100, SCHEDULE="step", WARMUP=0.2, STEP_AT=[0.5, 0.8])
     assert [warmed.rate(k) for k in (49, 50, 79, 80)] == pytest.approx([1.0, 0.1, 0.1, 0.01])
-    assert Schedule("constant", 1.0, 100, 0.0).rate(99) == 1.0
+    assert made(100, SCHEDULE="constant").rate(99) == 1.0
 
 
 def configured(tmp_path, *words):
@@ -60,7 +67,7 @@ def configured(tmp_path, *words):
 
 
 def rates(options, steps=100):
-    schedule = make_schedule(options, steps)
+    schedule = Schedule(options, steps)
     return [schedule.rate(step) for step in range(steps)]
 
 

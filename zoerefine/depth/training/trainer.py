@@ -30,7 +30,7 @@ from zoerefine.depth.training.calibration import calibrate, calibrate_with_point
 from zoerefine.depth.training.evaluate import evaluate, evaluate_shuffled
 from zoerefine.depth.training.optimizer import WeightAverage, data_parallel, make_optimizer
 from zoerefine.depth.training.point_inputs import with_all_points
-from zoerefine.depth.training.schedule import make_schedule
+from zoerefine.depth.training.schedule import Schedule
 from zoerefine.depth.training.start_weights import (
     find_start_weights,
     load_pretrained,
@@ -79,7 +79,7 @@ class Trainer:
         self.sampler = self.loader.sampler
         self.steps = cfg.TRAIN.STEPS or self.sampler.steps(cfg.TRAIN.EPOCHS)
         self.epochs = self.sampler.locate(self.steps - 1)[0] + 1
-        self.schedule = make_schedule(cfg.TRAIN, self.steps)
+        self.schedule = Schedule(cfg.TRAIN, self.steps)
         self.step = 0
         self.best = math.inf
         self.evaluations_since_best = 0

@@ -142,9 +142,9 @@ class TrainingChecks:
         """The trainer in its initial state, at a constant TRAIN.LR or with another schedule."""
         self.trainer.restore(self.initial_state)
         self.trainer.refiner.train()
-        self.trainer.schedule = schedule or Schedule(  # type: ignore[assignment]
-            "constant", self.cfg.TRAIN.LR, 1, 0.0
-        )
+        constant = self.cfg.TRAIN.clone()
+        constant.SCHEDULE, constant.WARMUP = "constant", 0.0
+        self.trainer.schedule = schedule or Schedule(constant, 1)  # type: ignore[assignment]
         return self.trainer
 
     def part_of(self, batch: DeviceBatch) -> DeviceBatch:
