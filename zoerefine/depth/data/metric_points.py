@@ -8,8 +8,6 @@ A PNG file has 16 bits, millimetres, and 0 where nothing was measured. It covers
 each of its pixels is the mean depth of a zone, as a time-of-flight sensor of 8x8 zones measures it.
 """
 
-import csv
-import io
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -22,7 +20,7 @@ from zoerefine.base.errors import UserError, number
 from zoerefine.base.files.atomic import check_pairs
 from zoerefine.depth.data.dataset import Dataset, Frame, evenly_spaced
 from zoerefine.depth.data.depth_codec import MILLIMETRES
-from zoerefine.depth.data.layouts.recordings import read_text, refuse_doubled, refuse_misspelt
+from zoerefine.depth.data.layouts.csv_table import CsvTable, Row
 
 NEEDED, OPTIONAL = ("x", "y", "metres"), "sigma"
 SUFFIXES = ".csv", ".png"
@@ -210,24 +208,13 @@ def zones(values: np.ndarray, path: Path, height: int, width: int) -> MetricPoin
 
 def table(path: Path, height: int, width: int) -> MetricPoints:
     """The points of a CSV file."""
-    reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
-    try:
-        columns = reader.fieldnames or ()
-        missing = [name for name in NEEDED if name not in columns]
-        if missing:
-            raise UserError(f"{path} line 1 has no column {', '.join(missing)}")
-        refuse_doubled(path, columns, (*NEEDED, OPTIONAL))
-        refuse_misspelt(path, columns, (*NEEDED, OPTIONAL))
-        rows = [point(row, f"{path} line {reader.line_num}", height, width) for row in reader]
-    except csv.Error as error:
-        raise UserError(f"{path} line {reader.reader.line_num} is no CSV ({error})") from None
+    lines = CsvTable(path, NEEDED, [OPTIONAL])
+    rows = [point(row, f"{path} line {line}", height, width) for line, row in lines]
     return MetricPoints(*np.array(rows, np.float64).reshape(-1, 4).T)
 
 
-def point(row: dict[str | None, str], where: str, height: int, width: int) -> tuple[float, ...]:
+def point(row: Row, where: str, height: int, width: int) -> tuple[float, ...]:
     """x, y, metres and sigma of a line. Raises `UserError` for what is no point of the picture."""
-    if None in row:
-        raise UserError(f"{where} has more values than columns: write a decimal point, not a comma")
     values = []
     for name in (*NEEDED, OPTIONAL):
         text = row.get(name) or ""

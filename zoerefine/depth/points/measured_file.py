@@ -18,7 +18,7 @@ from pathlib import Path
 from zoerefine.base import errors
 from zoerefine.base.errors import UserError, one_line
 from zoerefine.base.files.atomic import write_text
-from zoerefine.depth.data.layouts.recordings import read_text, refuse_doubled, refuse_misspelt
+from zoerefine.depth.data.layouts.csv_table import CsvTable, Row
 from zoerefine.depth.data.metric_points import FARTHEST_POINT_M
 
 NEEDED, SECOND, ALONG = ("frame", "x", "y", "metres"), ("x2", "y2"), "along"
@@ -53,9 +53,6 @@ class Measured:
         return [(self.x, self.y), *([self.second] if self.second else [])]
 
 
-Row = dict[str, str]
-
-
 @dataclass(frozen=True)
 class MeasuredFile:
     """A file of measurements, as it was read or will be written.
@@ -79,33 +76,19 @@ class MeasuredFile:
         """
         if not path.exists():
             return cls(path, list(NEEDED), [], [])
-        reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
-        try:
-            columns = list(reader.fieldnames or ())
-            missing = [name for name in NEEDED if name not in columns]
-            if missing:
-                raise UserError(f"{path} line 1 has no column {', '.join(missing)}")
-            refuse_doubled(path, columns, columns)
-            refuse_misspelt(path, columns, (*NEEDED, *SECOND, ALONG))
-            rows, lines = [], []
-            seen: dict[object, int] = {}
-            for row in reader:
-                if None in row:
-                    raise UserError(
-                        f"{path} line {reader.line_num} has more values than columns: write a "
-                        "decimal point, not a comma"
-                    )
-                line = measured(row, f"{path} line {reader.line_num}")
-                same = line.frame, frozenset(line.pixels), line.metres, line.along_ray
-                if (first := seen.setdefault(same, reader.line_num)) != reader.line_num:
-                    raise UserError(f"{line.where} is the same as line {first}: remove one")
-                rows.append({name: row[name] or "" for name in columns})
-                lines.append(line)
-        except csv.Error as error:
-            raise UserError(f"{path} line {reader.reader.line_num} is no CSV ({error})") from None
+        table = CsvTable(path, NEEDED, (*SECOND, ALONG), rewritten=True)
+        rows, lines = [], []
+        seen: dict[object, int] = {}
+        for number, row in table:
+            line = measured(row, f"{path} line {number}")
+            same = line.frame, frozenset(line.pixels), line.metres, line.along_ray
+            if (first := seen.setdefault(same, number)) != number:
+                raise UserError(f"{line.where} is the same as line {first}: remove one")
+            rows.append(row)
+            lines.append(line)
         if len(rows) > MOST:
             raise UserError(f"{path} has {len(rows)} measurements, more than {MOST}: remove some")
-        return cls(path, columns, rows, lines)
+        return cls(path, table.columns, rows, lines)
 
     def added(self, row: Row) -> "MeasuredFile":
         """With one more line, in the place of one of the same pixel or pixels.

@@ -13,10 +13,9 @@ Without a scene column each clip is a scene of its own. A file belongs to one sc
 
 import codecs
 import csv
-import io
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from zoerefine.base.errors import UserError, number
@@ -25,15 +24,13 @@ from zoerefine.base.files.images import read_values
 from zoerefine.depth.data.dataset import Clip, Dataset, Frame, in_order
 from zoerefine.depth.data.depth_codec import MILLIMETRES, DepthEncoding
 from zoerefine.depth.data.intrinsics import Intrinsics, checked_intrinsics
-from zoerefine.depth.data.layouts.recordings import read_text, refuse_doubled, refuse_misspelt
+from zoerefine.depth.data.layouts.csv_table import CsvTable, Row
 
 MARK = "frames.csv"
-NEEDED = {"clip", "rgb", "depth", "pseudo"}
+NEEDED = ("clip", "depth", "pseudo", "rgb")
 SPEED_DIGITS = 6
 INTRINSICS = ("fx", "fy", "cx", "cy")
 OPTIONAL = {"objects", "points", "scene", "classes", "speed", "depth_unit_m", *INTRINSICS}
-
-Row = dict[str, str]
 
 
 def matches(root: Path) -> bool:
@@ -96,29 +93,9 @@ def enter_pseudo(root: Path, paths: Mapping[Path, Path]) -> None:
         writer.writerows(rows)
 
 
-def _rows(root: Path) -> Iterator[tuple[int, Row]]:
-    """The lines of the list with their numbers, by column; an absent value is empty."""
-    path = root / MARK
-    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), restval="")
-    try:
-        _check_columns(path, reader.fieldnames or ())
-        for row in reader:
-            if None in row:
-                raise UserError(f"{path} line {reader.line_num} has more values than columns")
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise UserError(f"{path} line {reader.reader.line_num} is no CSV ({error})") from None
-
-
-def _check_columns(path: Path, columns: Sequence[str]) -> None:
-    missing = NEEDED - set(columns)
-    if missing:
-        hint = "; separate columns by commas" if len(columns) == 1 else ""
-        raise UserError(
-            f"{path} has no column {', '.join(sorted(missing))}: add it to line 1{hint}"
-        )
-    refuse_doubled(path, columns, sorted(columns))
-    refuse_misspelt(path, columns, NEEDED | OPTIONAL)
+def _rows(root: Path) -> CsvTable:
+    """The lines of the list; an absent value is empty."""
+    return CsvTable(root / MARK, NEEDED, OPTIONAL, rewritten=True)
 
 
 def _encoding(root: Path, units: Mapping[str, int], frames: list[Frame]) -> DepthEncoding:

@@ -1,7 +1,7 @@
 """What the layouts of recordings share: each recording is a folder with certain files in it."""
 
 import codecs
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,24 +39,6 @@ def read_text(path: Path) -> str:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise UserError(f"{path} line {line} has a zero byte: save the file as UTF-8 text")
     return text.removeprefix("\ufeff")
-
-
-def refuse_doubled(path: Path, columns: Sequence[str], names: Iterable[str]) -> None:
-    """Raises `UserError` for the first of these names that a table has more than once."""
-    for name in names:
-        if columns.count(name) > 1:
-            raise UserError(f"{path} line 1 has two columns {name!r}: remove one")
-
-
-def refuse_misspelt(path: Path, columns: Sequence[str], known: Collection[str]) -> None:
-    """Raises `UserError` for a table's column that is a known one but for case or spaces.
-
-    It would be taken for a further column, and what it says would be ignored.
-    """
-    for name in columns:
-        meant = name.strip().lower()
-        if name not in known and meant in known:
-            raise UserError(f"{path} line 1 has a column {name!r}: write {meant!r}")
 
 
 @dataclass(frozen=True)
