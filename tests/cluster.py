@@ -7,14 +7,20 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
+
+import pytest
 
 from tests.lab.search.gate import GATE
 from tests.ports import reserved_port
 from tests.processes import descendants
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+needs_ray = pytest.mark.skipif(
+    find_spec("ray") is None, reason="Ray is not installed: pip install 'zoerefine[cluster]'"
+)
 
 
 def ray_start(home, name, *words):

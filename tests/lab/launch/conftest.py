@@ -5,6 +5,7 @@ import shutil
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,8 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import Changes, read_changes
 from zoerefine.lab.launch.git.mirror import fetch_commit
+from zoerefine.lab.launch.job import Job
+from zoerefine.lab.launch.plan import make_plan
 from zoerefine.lab.launch.workspace.workspace import workspace
 
 SCRIPT = Path(__file__).resolve().parents[3] / "platform" / "run_from_commit.py"
@@ -191,6 +194,20 @@ def launch(tmp_path, home, repository, config):
 
 
 @pytest.fixture
+def plan(repository, config, home):
+    """Plan the repository's job: plan("HEAD", allow_dirty=True) -> plan; options are those of Job.
+
+    `repo`, `config`: in the place of the test's own.
+    """
+    own = config
+
+    def one(commit, module="job.py", repo=repository.folder, config=own, **options):
+        return make_plan(Job(str(repo), commit, config, module, **options), home)
+
+    return one
+
+
+@pytest.fixture
 def enter(repository, home, tmp_path):
     """Enter a commit's workspace for a run, until `enter.leave()` or the test's end.
 
@@ -208,6 +225,15 @@ def enter(repository, home, tmp_path):
 
         one.leave = stack.close
         yield one
+
+
+@pytest.fixture
+def owned(tmp_path):
+    """A program that must not run: owned.program, and the file that it would make: owned.file."""
+    found = SimpleNamespace(file=tmp_path / "owned", program=tmp_path / "program.sh")
+    found.program.write_text(f"#!/bin/sh\ntouch {found.file}\ncat 2>/dev/null\n")
+    found.program.chmod(0o755)
+    return found
 
 
 @pytest.fixture

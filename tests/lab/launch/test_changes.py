@@ -10,7 +10,14 @@ from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import read_changes
 
 
-def test_every_kind_of_change_is_recorded_and_applied(enter, repository, tmp_path):
+@pytest.fixture
+def changes_of(repository, tmp_path):
+    """The changes since a commit: changes_of(commit, allow_dirty) -> changes."""
+    source, no_config = parse_address(str(repository.folder)), tmp_path / "job.yaml"
+    return lambda commit, allow=False: read_changes(source, commit, allow, no_config)
+
+
+def test_every_kind_of_change_is_recorded_and_applied(enter, repository, changes_of):
     folder = repository.folder
     (folder / "run.sh").write_text("#!/bin/sh\n")
     (folder / "gone.txt").write_text("gone")
@@ -41,8 +48,7 @@ def test_every_kind_of_change_is_recorded_and_applied(enter, repository, tmp_pat
         assert ours.is_symlink() == theirs.is_symlink()
         assert os.access(ours, os.X_OK) == os.access(theirs, os.X_OK), name
     assert repository.git("status", "--porcelain") == before
-    head, config = repository.git("rev-parse", "HEAD"), tmp_path / "job.yaml"
-    changes = read_changes(parse_address(str(folder)), head, True, config)
+    changes = changes_of(repository.git("rev-parse", "HEAD"), True)
     assert {"version.txt", "gone.txt", "link", ".gitignore"} <= set(changes.files)
 
 
@@ -62,40 +68,39 @@ def test_the_patch_does_not_depend_on_the_users_display_settings(enter, reposito
 
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
-def test_changed_files_that_git_was_told_to_hide_are_changes(enter, repository, tmp_path, flag):
+def test_changed_files_that_git_was_told_to_hide_are_changes(enter, repository, changes_of, flag):
     repository.git("update-index", flag, "version.txt")
-    source, config = parse_address(str(repository.folder)), tmp_path / "job.yaml"
-    assert not read_changes(source, repository.second, False, config).files
+    assert not changes_of(repository.second).files
     (repository.folder / "version.txt").write_text("changed")
     assert repository.git("status", "--porcelain") == ""
     with pytest.raises(UserError, match=r"has uncommitted changes: version\.txt;"):
-        read_changes(source, repository.second, False, config)
+        changes_of(repository.second)
     assert (enter("HEAD", dirty=True) / "version.txt").read_text() == "changed"
     assert repository.git("ls-files", "-v", "version.txt")[0] in "hS"
 
 
-def test_files_that_a_sparse_checkout_leaves_out_are_no_changes(enter, repository, tmp_path):
+def test_files_that_a_sparse_checkout_leaves_out_are_no_changes(enter, repository, changes_of):
     repository.git("update-index", "--refresh")
     repository.git("sparse-checkout", "set", "--no-cone", "/job.py")
     left_out = repository.folder / "version.txt"
     assert not left_out.exists()
-    source, config = parse_address(str(repository.folder)), tmp_path / "job.yaml"
-    assert not read_changes(source, repository.second, False, config).files
+    assert not changes_of(repository.second).files
     (repository.folder / "job.py").write_text("pass")
     assert (enter("HEAD", dirty=True) / "version.txt").read_text() == "two"
     left_out.write_text("changed")
     assert (enter("HEAD", dirty=True) / "version.txt").read_text() == "changed"
 
 
-def test_a_filter_of_the_repository_that_is_not_run_is_named(repository, tmp_path):
+def test_a_filter_of_the_repository_that_is_not_run_is_named(repository, changes_of):
     repository.git("config", "filter.strip.clean", "sed s/output//")
     (repository.folder / "version.txt").write_text("output")
-    source = parse_address(str(repository.folder))
     with pytest.raises(UserError, match=r"version\.txt.*filter\.strip\.clean of its own"):
-        read_changes(source, repository.second, False, tmp_path / "job.yaml")
+        changes_of(repository.second)
 
 
-def test_equal_changes_have_one_digest_whatever_the_users_diff_settings(repository, tmp_path):
+def test_equal_changes_have_one_digest_whatever_the_users_diff_settings(
+    repository, changes_of, tmp_path
+):
     folder = repository.folder
     lines = [f"line {number}\n\n" for number in range(40)]
     (folder / "a.txt").write_text("".join(lines))
@@ -105,12 +110,7 @@ def test_equal_changes_have_one_digest_whatever_the_users_diff_settings(reposito
         moved = [*lines[20:30], *lines[:20], "new\n", *lines[30:]]
         (folder / name).write_text("".join(moved))
     (tmp_path / "order").write_text("ü.txt\na.txt\n")
-
-    def digest():
-        source, config = parse_address(str(folder)), tmp_path / "job.yaml"
-        return read_changes(source, commit, True, config).digest
-
-    expected = digest()
+    expected = changes_of(commit, True).digest
     for key, value in {
         "diff.context": "0",
         "diff.interHunkContext": "9",
@@ -124,7 +124,7 @@ def test_equal_changes_have_one_digest_whatever_the_users_diff_settings(reposito
         "core.quotePath": "false",
     }.items():
         repository.git("config", key, value)
-        assert digest() == expected, key
+        assert changes_of(commit, True).digest == expected, key
 
 
 def test_the_users_index_and_objects_are_only_read(enter, repository):

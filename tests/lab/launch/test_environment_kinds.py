@@ -20,15 +20,25 @@ pytestmark = pytest.mark.usefixtures("empty_cache")
 PROJECT = local_packages.project("dependencies = ['tinything==1.0']\n")
 
 
+@pytest.fixture
+def gate(tmp_path):
+    """The file for which the build of the package waits."""
+    local_packages.make_gated_source(tmp_path / "sources", tmp_path / "gate")
+    return tmp_path / "gate"
+
+
+@pytest.fixture
+def gated(gate, commit_with, tmp_path):
+    """A commit that needs this package."""
+    return commit_with("requirements.lock", local_packages.requirements(tmp_path / "sources"))
+
+
 @local_packages.kinds
 def test_two_launches_at_once_make_one_environment(
-    launch, commit_with, home, tmp_path, wait_until, kind
+    launch, gate, gated, home, tmp_path, wait_until, kind
 ):
-    gate = tmp_path / "gate"
-    local_packages.make_gated_source(tmp_path / "sources", gate)
-    commit = commit_with("requirements.lock", local_packages.requirements(tmp_path / "sources"))
-    words = ("--environment", kind, "--module", "uses.py")
-    both = [launch(*words, "KEY", n, commit=commit, background=True) for n in "12"]
+    words = ("--environment", kind, "--module", "uses.py", "KEY")
+    both = [launch(*words, n, commit=gated, background=True) for n in "12"]
     wait_until((tmp_path / "gate.builds").exists)
     gate.touch()
     for running in both:
@@ -39,13 +49,10 @@ def test_two_launches_at_once_make_one_environment(
 
 @local_packages.kinds
 def test_after_a_kill_nothing_writes_into_the_next_environment(
-    launch, commit_with, home, tmp_path, wait_until, kind
+    launch, gate, gated, home, tmp_path, wait_until, kind
 ):
-    gate = tmp_path / "gate"
-    local_packages.make_gated_source(tmp_path / "sources", gate)
-    commit = commit_with("requirements.lock", local_packages.requirements(tmp_path / "sources"))
     words = ("--environment", kind, "--module", "uses.py")
-    killed = launch(*words, commit=commit, background=True)
+    killed = launch(*words, commit=gated, background=True)
     wait_until((tmp_path / "gate.builds").exists)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
@@ -53,7 +60,7 @@ def test_after_a_kill_nothing_writes_into_the_next_environment(
     assert is_locked(half_made.with_name(f"{half_made.name}.lock"))  # by the installing process
     (half_made / "stale").touch()
     gate.touch()
-    assert "tinything 1.0" in launch(*words, commit=commit).stdout
+    assert "tinything 1.0" in launch(*words, commit=gated).stdout
     assert not (half_made / "stale").exists()
 
 

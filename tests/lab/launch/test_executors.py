@@ -4,7 +4,6 @@ A Ray cluster is `ray start` on this machine, once for each node. Each node has 
 mirrors, as separate machines have.
 """
 
-import importlib.util
 import json
 import os
 import signal
@@ -12,19 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import kill_tree, ray_nodes
+from tests.cluster import kill_tree, needs_ray, ray_nodes
 from tests.processes import end_of
 from tests.slurm import needs_slurm
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import EXECUTORS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.queue.executor import open_executor
-
-needs_ray = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None,
-    reason="Ray is not installed: pip install 'zoerefine[cluster]'",
-)
-
 
 NEEDS = {"ray": needs_ray, "slurm": needs_slurm}
 

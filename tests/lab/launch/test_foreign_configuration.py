@@ -7,26 +7,7 @@ import pytest
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import changed_and_untracked_files
-from zoerefine.lab.launch.job import Job
-from zoerefine.lab.launch.plan import make_plan
 from zoerefine.lab.launch.record.provenance import source_facts
-
-
-@pytest.fixture
-def owned(tmp_path):
-    """A file that a program of the configuration would make, and that program."""
-
-    class Owned:
-        file = tmp_path / "owned"
-        program = tmp_path / "program.sh"
-
-        def check(self):
-            assert not self.file.exists()
-
-    Owned.program.write_text(f"#!/bin/sh\ntouch {Owned.file}\ncat 2>/dev/null\n")
-    Owned.program.chmod(0o755)
-    return Owned()
-
 
 SETTINGS = {
     "filters": ["filter.x.clean", "filter.x.smudge", "filter.x.process"],
@@ -41,7 +22,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("kind", SETTINGS)
 @pytest.mark.parametrize("included", [False, True])
-def test_no_program_of_the_configuration_runs(repository, config, home, owned, kind, included):
+def test_no_program_of_the_configuration_runs(repository, plan, owned, kind, included):
     (repository.folder / ".gitattributes").write_text("*.txt filter=x diff=x\n*.py filter=x=y\n")
     repository.commit("attributes")
     for setting in SETTINGS[kind]:
@@ -53,22 +34,16 @@ def test_no_program_of_the_configuration_runs(repository, config, home, owned, k
         (repository.folder / ".git" / "info").mkdir(exist_ok=True)
         (repository.folder / ".git" / "info" / "exclude").write_text("more\n")
     (repository.folder / "version.txt").write_text("changed")
-    for allow_dirty in (False, True):
-        job = Job(str(repository.folder), "HEAD", config, "job.py", allow_dirty=allow_dirty)
-        if allow_dirty:
-            assert b"+changed" in make_plan(job, home).changes.patch
-        else:
-            with pytest.raises(UserError, match=r"version\.txt"):
-                make_plan(job, home)
+    with pytest.raises(UserError, match=r"version\.txt"):
+        plan("HEAD")
+    assert b"+changed" in plan("HEAD", allow_dirty=True).changes.patch
     assert source_facts(repository.folder)["dirty_files"] == ["version.txt"]
-    owned.check()
+    assert not owned.file.exists()
 
 
 @pytest.mark.parametrize("missing", ["a blob", "a tree", "an old commit"])
 @pytest.mark.parametrize("key", ["uploadpack", "url", "vcs"])
-def test_a_missing_object_is_fetched_from_nowhere(
-    repository, config, home, owned, tmp_path, missing, key
-):
+def test_a_missing_object_is_fetched_from_nowhere(repository, plan, owned, tmp_path, missing, key):
     what = {"a blob": "HEAD:job.py", "a tree": "HEAD^{tree}", "an old commit": "HEAD~1"}[missing]
     one = repository.git("rev-parse", what)
     value = {"uploadpack": str(owned.program), "url": f"ext::{owned.program}", "vcs": "x"}
@@ -81,12 +56,12 @@ def test_a_missing_object_is_fetched_from_nowhere(
     (repository.folder / ".git" / "objects" / one[:2] / one[2:]).unlink()
     for ref in ("HEAD", "HEAD~1", "main", one[:8]):
         with pytest.raises(UserError):
-            make_plan(Job(str(repository.folder), ref, config, "absent.py"), home)
+            plan(ref, "absent.py")
     subprocess.run(["git", "fsck"], cwd=repository.folder, capture_output=True)
-    owned.check()
+    assert not owned.file.exists()
 
 
-def test_a_submodule_is_looked_into_with_the_same_care(repository, home, config, owned):
+def test_a_submodule_is_looked_into_with_the_same_care(repository, plan, owned):
     inner = type(repository)(repository.folder.with_name("inner")).init()
     (inner.folder / ".gitattributes").write_text("*.txt filter=x\n")
     inner.commit("inner")
@@ -99,10 +74,9 @@ def test_a_submodule_is_looked_into_with_the_same_care(repository, home, config,
     changed, untracked = changed_and_untracked_files(repository.folder)
     assert (changed, untracked) == (["libs/inner/version.txt"], ["libs/inner/new.txt"])
     for allow_dirty, message in ((False, "uncommitted changes"), (True, "cannot record")):
-        job = Job(str(repository.folder), "HEAD", config, "job.py", allow_dirty=allow_dirty)
         with pytest.raises(UserError, match=message):
-            make_plan(job, home)
-    owned.check()
+            plan("HEAD", allow_dirty=allow_dirty)
+    assert not owned.file.exists()
 
 
 def test_a_working_tree_elsewhere_is_refused(repository, tmp_path):
@@ -112,20 +86,18 @@ def test_a_working_tree_elsewhere_is_refused(repository, tmp_path):
         parse_address(str(repository.folder))
 
 
-def test_a_worktree_and_a_folder_below_it_can_be_launched(repository, tmp_path, home, config):
+def test_a_worktree_and_a_folder_below_it_can_be_launched(repository, tmp_path, plan):
     repository.git("worktree", "add", "-q", str(tmp_path / "tree"), repository.first)
     (tmp_path / "tree" / "below").mkdir()
     for folder in (tmp_path / "tree", tmp_path / "tree" / "below"):
-        plan = make_plan(Job(str(folder), "HEAD", config, "job.py"), home)
-        assert plan.commit == repository.first
+        assert plan("HEAD", repo=folder).commit == repository.first
 
 
-def test_the_users_own_filters_still_work(repository, home, config, tmp_path, monkeypatch):
+def test_the_users_own_filters_still_work(repository, plan, tmp_path, monkeypatch):
     settings = tmp_path / "global"
     settings.write_text('[filter "x"]\n\tclean = tr a-z A-Z\n')
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
     (repository.folder / ".gitattributes").write_text("*.txt filter=x\n")
     repository.commit("attributes")
     (repository.folder / "version.txt").write_text("changed")
-    plan = make_plan(Job(str(repository.folder), "HEAD", config, "job.py", allow_dirty=True), home)
-    assert b"+CHANGED" in plan.changes.patch
+    assert b"+CHANGED" in plan("HEAD", allow_dirty=True).changes.patch

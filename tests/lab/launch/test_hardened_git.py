@@ -31,18 +31,6 @@ def bare(repository, tmp_path):
     return tmp_path / "bare.git"
 
 
-@pytest.fixture
-def program(tmp_path):
-    """A program that git must not run, and the file that it would make."""
-
-    class Program:
-        path, made = tmp_path / "program.sh", tmp_path / "made"
-
-    Program.path.write_text(f"#!/bin/sh\ntouch {Program.made}\n")
-    Program.path.chmod(0o755)
-    return Program
-
-
 def imports(path):
     """The top-level packages that a module imports."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -81,12 +69,12 @@ def test_a_second_launch_does_not_import_gitpython(repository, config, home, tmp
         ("remote", "add", "--", "other", "ext::{program}"),
     ],
 )
-def test_gitpython_refuses_protocols_that_run_programs(bare, program, words):
+def test_gitpython_refuses_protocols_that_run_programs(bare, owned, words):
     """Also where we would allow them."""
-    words = [word.format(program=program.path) for word in words]
+    words = [word.format(program=owned.program) for word in words]
     with pytest.raises(GitError, match=rf"git {words[0]} is refused: The `.*::?/?/?` protocol"):
         git(*words, folder=bare, env=ALL_PROTOCOLS)
-    assert not program.made.exists()
+    assert not owned.file.exists()
     assert git("for-each-ref", "refs/remotes", folder=bare) == ""
 
 
@@ -102,12 +90,12 @@ def test_gitpython_refuses_protocols_that_run_programs(bare, program, words):
         ("init", "--separate-git-dir={program}.git", "{new}"),
     ],
 )
-def test_gitpython_refuses_options_that_run_programs(bare, program, tmp_path, words):
+def test_gitpython_refuses_options_that_run_programs(bare, owned, tmp_path, words):
     new = tmp_path / "new"
-    words = [word.format(program=program.path, bare=bare, new=new) for word in words]
+    words = [word.format(program=owned.program, bare=bare, new=new) for word in words]
     with pytest.raises(GitError, match=rf"git {words[0]} is refused: --[a-z-]+ is not allowed$"):
         git(*words, folder=bare)
-    assert not program.made.exists()
+    assert not owned.file.exists()
     assert not new.exists()
 
 

@@ -7,9 +7,7 @@ import pytest
 
 from tests.processes import run_zoerefine
 from zoerefine.base.errors import UserError
-from zoerefine.lab.launch.job import Job
 from zoerefine.lab.launch.launcher import start
-from zoerefine.lab.launch.plan import make_plan
 
 REPORT = """
 import json, os, pathlib, sys
@@ -201,19 +199,18 @@ def test_the_library_that_a_script_may_import_is_recorded(launch, tmp_path, only
     assert second["digest"] != first["digest"]
 
 
-def test_a_refused_launch_removes_only_what_it_made_itself(repository, config, home, tmp_path):
-    job = Job(str(repository.folder), "HEAD", config, "job.py", environment="venv")
-    plan = make_plan(job, home)
-    run = plan.run(tmp_path / "runs")
+def test_a_refused_launch_removes_only_what_it_made_itself(plan, tmp_path):
+    planned = plan("HEAD", environment="venv")
+    run = planned.run(tmp_path / "runs")
     with pytest.raises(UserError, match=r"requirements\.lock"):
-        start(plan, run)
+        start(planned, run)
     assert not run.path.exists()
     (run.path / "notes").mkdir(parents=True)  # a run that lost its status.json
     for name in ("notes/a.md", "environment.txt", "input.yaml", "model.pt", ".mine"):
         (run.path / name).write_text("mine")
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     with pytest.raises(UserError, match=r"requirements\.lock"):
-        start(plan, run)
+        start(planned, run)
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
 
 

@@ -5,28 +5,51 @@ import shutil
 
 import pytest
 
-from tests.foreign import KINDS, commit_files
+from tests.foreign import KINDS, commit_files, write_files
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.record.comparison import compare_results
 from zoerefine.lab.launch.record.results import is_time
 
 
+@pytest.fixture
+def run_of(foreign_repository, command, tmp_path):
+    """Launch the script of a kind: run_of(kind) -> its run.
+
+    `file`: first commit another text of this file, `edited` from its own.
+    """
+
+    def launch(kind, file=None, edited=None):
+        repository = foreign_repository(kind)
+        if file:
+            repository.edit(file, edited)
+        command("run", *repository.job(), "--name", "mnist")
+        return RunDir((tmp_path / "runs/mnist/latest").resolve())
+
+    return launch
+
+
+@pytest.fixture
+def run_of_code(command, tmp_path):
+    """Launch a script with this text: run_of_code(text, *words) -> its run's path."""
+
+    def launch(text, *words):
+        commit_files(tmp_path / "code", {"train.py": text})
+        command("run", "--repo", "code", "--commit", "HEAD", "--module", "train.py", *words)
+        return tmp_path / "runs/train/latest"
+
+    return launch
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_equal_metrics_and_files_are_reproduced(foreign_repository, command, tmp_path, kind):
-    repository = foreign_repository(kind)
-    command("run", *repository.job(), "--name", "mnist")
-    done = command("reproduce", tmp_path / "runs/mnist/latest", "--compare", "*model.txt")
+def test_equal_metrics_and_files_are_reproduced(run_of, command, kind):
+    done = command("reproduce", run_of(kind).path, "--compare", "*model.txt")
     assert "REPRODUCED" in done.stdout and "exactly the same" in done.stdout
 
 
-def test_a_script_that_is_not_deterministic_is_named_with_the_difference(
-    foreign_repository, command, tmp_path
-):
-    repository = foreign_repository("argparse_csv")
+def test_a_script_that_is_not_deterministic_is_named_with_the_difference(run_of, command):
     seeded, unseeded = 'random.Random(f"{seed} {epoch}")', "random.Random()"
-    repository.edit("training.py", lambda text: text.replace(seeded, unseeded))
-    command("run", *repository.job(), "--name", "mnist")
-    done = command("reproduce", tmp_path / "runs/mnist/latest", "--compare", "*.txt", code=1)
+    run = run_of("argparse_csv", "training.py", lambda text: text.replace(seeded, unseeded))
+    done = command("reproduce", run.path, "--compare", "*.txt", code=1)
     assert "NOT REPRODUCED" in done.stdout
     assert "val_acc at step" in done.stdout and "model.txt" in done.stdout
     assert "MISMATCH" in done.stdout and "(+" in done.stdout + done.stdout.replace("(-", "(+")
@@ -82,12 +105,8 @@ def test_a_tolerance_that_is_none_is_refused_before_the_job_runs(command, tmp_pa
     assert done.stderr == f"error: --tolerance must be from 0 to 1, got {tolerance}\n"  # fmt: skip
 
 
-def test_a_pattern_without_a_file_is_refused_before_the_job_runs(
-    foreign_repository, command, tmp_path
-):
-    repository = foreign_repository("argparse_csv")
-    command("run", *repository.job(), "--name", "mnist")
-    run = RunDir((tmp_path / "runs/mnist/latest").resolve())
+def test_a_pattern_without_a_file_is_refused_before_the_job_runs(run_of, command):
+    run = run_of("argparse_csv")
     assert "results/model.txt" in command("reproduce", run.path, "--compare", "*.pt", code=2).stderr
     assert not run.path.with_name(f"{run.path.name}-again1").exists()
 
@@ -102,12 +121,13 @@ out.mkdir(parents=True)
 
 @pytest.mark.parametrize("words", [(), ("--compare", "*model.txt")])
 def test_a_file_in_a_folder_by_date_is_compared_with_that_of_the_other_date(
-    command, tmp_path, words
+    run_of_code, command, words
 ):
-    commit_files(tmp_path / "code", {"train.py": DATED})
-    command("run", "--repo", "code", "--commit", "HEAD", "--module", "train.py")
-    done = command("reproduce", tmp_path / "runs/train/latest", *words)
+    done = command("reproduce", run_of_code(DATED), *words)
     assert "REPRODUCED: 1 value" in done.stdout, done.stdout + done.stderr
+
+
+DUMP = "import json, os, time\njson.dump({}, open('results.json', 'w'))\n"
 
 
 @pytest.mark.parametrize(
@@ -119,49 +139,31 @@ def test_a_file_in_a_folder_by_date_is_compared_with_that_of_the_other_date(
     ],
 )
 def test_numbers_in_lists_and_those_of_the_repetition_alone_are_compared(
-    command, tmp_path, results, line
+    run_of_code, command, results, line
 ):
-    text = f"import json, os, time\njson.dump({results}, open('results.json', 'w'))\n"
-    commit_files(tmp_path / "code", {"train.py": text})
-    command("run", "--repo", "code", "--commit", "HEAD", "--module", "train.py")
-    done = command("reproduce", tmp_path / "runs/train/latest", code=1)
+    done = command("reproduce", run_of_code(DUMP.format(results)), code=1)
     assert f" {line} " in done.stdout and "NOT REPRODUCED: " in done.stdout, done.stdout
 
 
-def test_lists_of_times_are_not_compared(command, tmp_path):
-    results = "{'b': 1.0, 'epoch_s': [time.time()], 'folds': [{'eval_ms': time.time()}]}"
-    text = f"import json, time\njson.dump({results}, open('results.json', 'w'))\n"
-    commit_files(tmp_path / "code", {"train.py": text})
-    command("run", "--repo", "code", "--commit", "HEAD", "--module", "train.py")
-    command("reproduce", tmp_path / "runs/train/latest")
-
-
-def test_times_are_not_compared(foreign_repository, command, tmp_path):
-    repository = foreign_repository("argparse_csv")
-
+def test_times_are_not_compared(run_of, run_of_code, command):
     def timed(text):
         named = text.replace('"note"', '"epoch time"')
         return "import time\n" + named.replace('"fine"', "time.time()")
 
-    repository.edit("train.py", timed)
-    command("run", *repository.job(), "--name", "mnist")
-    command("reproduce", tmp_path / "runs/mnist/latest")
+    command("reproduce", run_of("argparse_csv", "train.py", timed).path)
+    lists = "{'b': 1.0, 'epoch_s': [time.time()], 'folds': [{'eval_ms': time.time()}]}"
+    command("reproduce", run_of_code(DUMP.format(lists)))
 
 
-def test_what_other_nodes_left_is_not_compared(foreign_repository, command, tmp_path):
-    repository = foreign_repository("argparse_csv")
-    command("run", *repository.job(), "--name", "mnist")
-    run = tmp_path / "runs/mnist/latest"
-    left = run / "node-1" / "left"
-    left.mkdir(parents=True)
-    (left / "results.json").write_text('{"loss": 0.5}')
-    (left / "weights.sha256").write_text("ab" * 32)
+def test_what_other_nodes_left_is_not_compared(run_of, command):
+    run = run_of("argparse_csv").path
+    files = {"results.json": '{"loss": 0.5}', "weights.sha256": "ab" * 32}
+    write_files(run / "node-1" / "left", files)
     assert "weights" not in command("show", run).stdout
     command("reproduce", run)
 
 
-def test_hidden_folders_of_a_run_are_no_results(foreign_repository, command, tmp_path):
-    repository = foreign_repository("plain_prints")
+def test_hidden_folders_of_a_run_are_no_results(run_of, command):
     hidden = """
 import os
 run = Path(os.environ["ZOEREFINE_RUN_FOLDER"])
@@ -169,9 +171,7 @@ run = Path(os.environ["ZOEREFINE_RUN_FOLDER"])
 (run / ".parts/0/state.json").write_text("{}")
 (run / "notes.txt").write_text("done")
 """
-    repository.edit("main.py", lambda text: text + hidden)
-    command("run", *repository.job(), "--name", "mnist")
-    run = RunDir((tmp_path / "runs/mnist/latest").resolve())
+    run = run_of("plain_prints", "main.py", lambda text: text + hidden)
     names = ["left/checkpoint.json", "left/model.txt", "notes.txt"]
     assert list(run.read_json(run.provenance_file)["outputs"]) == names
     shutil.rmtree(run.path / ".parts")
@@ -188,12 +188,9 @@ NAMED = r"--metric-pattern=epoch (?P<step>\d+) loss=(\S+) noise=(\S+) SPS=(\S+)"
 
 
 @pytest.fixture
-def timed(command, tmp_path):
+def timed(run_of_code):
     """A run whose script prints a result, a speed and a value that is never the same."""
-    commit_files(tmp_path / "code", {"fit.py": TIMED})
-    words = ["--repo", "code", "--commit", "HEAD", "--module", "fit.py", NAMED]
-    command("run", *words, r"--metric-pattern=centimeter (\S+)")
-    return tmp_path / "runs/fit/latest"
+    return run_of_code(TIMED, NAMED, r"--metric-pattern=centimeter (\S+)")
 
 
 def test_speeds_are_shown_and_never_decide(timed, command):
@@ -218,25 +215,11 @@ def test_a_repetition_that_is_there_is_named(timed, command):
     assert said not in command("reproduce", timed, "--ignore", "noise", "--fresh").stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "speed"),
-    [
-        *[
-            (name, True)
-            for name in (
-                "charts/SPS",
-                "it_per_s",
-                "avgfps",
-                "stepTime",
-                "runtime",
-                "eval/steps_per_second",
-            )
-        ],
-        *[(name, True) for name in ("eta", "dt", "train_s", "tokens/s", "time_per_batch")],
-        *[(name, False) for name in ("loss", "error_centimeter", "sentiment", "timesteps")],
-        *[(name, False) for name in ("lifetime_value", "runtime_error", "ms_ssim")],
-        *[(name, True) for name in ("runtime.mean", "walltime_total", "uptime/avg")],
-    ],
-)
-def test_what_counts_as_a_speed(name, speed):
-    assert is_time(name) is speed
+SPEEDS = """charts/SPS it_per_s avgfps stepTime runtime eval/steps_per_second eta dt train_s
+    tokens/s time_per_batch runtime.mean walltime_total uptime/avg"""
+OTHERS = "loss error_centimeter sentiment timesteps lifetime_value runtime_error ms_ssim"
+
+
+def test_what_counts_as_a_speed():
+    assert [name for name in SPEEDS.split() if not is_time(name)] == []
+    assert [name for name in OTHERS.split() if is_time(name)] == []

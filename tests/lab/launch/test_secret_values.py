@@ -18,8 +18,6 @@ from zoerefine.base.secrets import (
     secret_names,
     without_secrets,
 )
-from zoerefine.lab.launch.job import Job
-from zoerefine.lab.launch.plan import make_plan
 
 RANDOM = "qX7vT2mZ9pLk4RwB8sNd"
 SECRETS = {
@@ -150,12 +148,11 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_secret_is_found_behind_the_escapes_of_a_config(repository, home, name, only, tmp_path):
+def test_a_secret_is_found_behind_the_escapes_of_a_config(repository, plan, name, only, tmp_path):
     only(MY_TOKEN="k-4711-secret", PATH=os.environ["PATH"])
     (tmp_path / name).write_text(CONFIGS[name])
-    job = Job(str(repository.folder), repository.first, tmp_path / name, "job.py")
     with pytest.raises(UserError, match="secret of MY_TOKEN"):
-        make_plan(job, home)
+        plan(repository.first, config=tmp_path / name)
 
 
 def test_a_runs_name_is_no_secret(launch, tmp_path):
@@ -182,20 +179,17 @@ def test_the_secrets_inside_a_value_are_secrets_too(only):
 
 
 @pytest.mark.parametrize("content", ["text", "binary"])
-def test_uncommitted_files_with_a_secret_are_refused(
-    repository, config, home, monkeypatch, content
-):
+def test_uncommitted_files_with_a_secret_are_refused(repository, plan, monkeypatch, content):
     monkeypatch.setenv("MY_TOKEN", "k-4711-secret")
     name = repository.folder / "new.bin"
     noise = b"\0" + os.urandom(3000) if content == "binary" else b""
     name.write_bytes(noise + b"k-4711-secret" + noise)
-    job = Job(str(repository.folder), "HEAD", config, "job.py", allow_dirty=True)
     with pytest.raises(UserError, match="secret of MY_TOKEN"):
-        make_plan(job, home)
+        plan("HEAD", allow_dirty=True)
 
 
 def test_a_binary_file_whose_committed_content_has_a_secret_is_refused(
-    repository, config, home, monkeypatch
+    repository, plan, monkeypatch
 ):
     """A patch of a binary file holds its former content, too."""
     noise = os.urandom(3000)
@@ -203,9 +197,8 @@ def test_a_binary_file_whose_committed_content_has_a_secret_is_refused(
     repository.commit("a secret")
     monkeypatch.setenv("MY_TOKEN", "k-4711-secret")
     (repository.folder / "a.bin").write_bytes(b"\0")
-    job = Job(str(repository.folder), "HEAD", config, "job.py", allow_dirty=True)
     with pytest.raises(UserError, match="secret of MY_TOKEN"):
-        make_plan(job, home)
+        plan("HEAD", allow_dirty=True)
 
 
 @pytest.mark.parametrize(
@@ -213,27 +206,24 @@ def test_a_binary_file_whose_committed_content_has_a_secret_is_refused(
     [("pw-93fe", True), ("${PGPASSWORD}", False), ("***", False), ("<password>", False)],
 )
 def test_a_config_with_the_password_of_a_url_is_refused(
-    repository, config, home, password, is_refused
+    repository, config, plan, password, is_refused
 ):
     config.write_text(f"DATABASE: {{URL: 'postgresql://u:{password}@h/db'}}\n")
-    job = Job(str(repository.folder), repository.first, config, "job.py")
     if is_refused:
         with pytest.raises(UserError, match="a URL with a password"):
-            make_plan(job, home)
+            plan(repository.first)
     else:
-        assert make_plan(job, home)
+        assert plan(repository.first)
 
 
-def test_our_own_training_gets_no_secret_in_its_words(repository, config, home, monkeypatch):
+def test_our_own_training_gets_no_secret_in_its_words(repository, plan, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "k-4711-secret")
     (repository.folder / "zoerefine").mkdir()
     (repository.folder / "zoerefine" / "train.py").touch()
     commit = repository.commit("with a training")
     for value in ("k-4711-secret", "postgresql://u:pw-93fe@h/db"):
-        overrides = ("RUN.NAME", value)
-        job = Job(str(repository.folder), commit, config, overrides=overrides)
         with pytest.raises(UserError, match=r"RUN\.NAME contains the secret"):
-            make_plan(job, home)
+            plan(commit, "zoerefine.train", overrides=("RUN.NAME", value))
 
 
 NAMES = ["WANDB_API_KEY", "DB_PASSWORD", "githubToken", "AWS_SECRET_ACCESS_KEY", "SSH_PASSPHRASE"]

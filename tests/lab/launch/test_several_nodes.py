@@ -1,6 +1,5 @@
 """--nodes: torchrun starts one job on several nodes of a real Slurm and of a real Ray."""
 
-import importlib.util
 import json
 import os
 import signal
@@ -8,7 +7,7 @@ import socket
 
 import pytest
 
-from tests.cluster import kill_tree
+from tests.cluster import kill_tree, needs_ray
 from tests.processes import end_of
 from tests.slurm import needs_slurm
 from zoerefine.lab.launch.process.child import NodePlace
@@ -16,10 +15,6 @@ from zoerefine.lab.launch.process.output import OutputLog
 from zoerefine.lab.launch.queue.slurm import node_job
 from zoerefine.lab.launch.queue.slurm.submission import SlurmFiles
 
-needs_ray = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None,
-    reason="Ray is not installed: pip install 'zoerefine[cluster]'",
-)
 # Twenty steps of two processes together, with a checkpoint after each. After five steps they wait
 # for a file.
 JOB = """

@@ -34,6 +34,11 @@ def hide_by_times(place):
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
+def change_index(place):
+    (place / "version.txt").write_text("evil")
+    git(place, "add", "version.txt")
+
+
 def replace_repository(place):
     (place / "version.txt").write_text("evil")
     shutil.rmtree(place / ".git")
@@ -68,6 +73,9 @@ TAMPERINGS = {
     "skip-worktree": hide_by_index_bit("skip-worktree"),
     "sparse checkout": lambda place: git(place, "sparse-checkout", "set", "none"),
     "times set back": hide_by_times,
+    "a changed index": change_index,
+    "another head": lambda place: git(place, "commit", "--allow-empty", "-qm", "another"),
+    "no repository": lambda place: shutil.rmtree(place / ".git"),
     "another repository": replace_repository,
     "a repository elsewhere": lead_to_another_repository,
     "a setting": lambda place: git(place, "config", "core.fsmonitor", "touch owned"),
