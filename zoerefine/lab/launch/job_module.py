@@ -1,26 +1,18 @@
-"""The job's script or module, which must be the commit's own, and the words it is called with.
+"""The script or module of a job, which must be the commit's own.
 
 Python searches a module in many places, so a module that the commit does not have could come from
 the installed packages, and its run would be recorded under a commit that it did not run.
 """
 
-import hashlib
-import importlib.machinery
 import os
-import re
 import subprocess
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.environment import CURRENT
 from zoerefine.lab.launch.git.commands import GITLINK, LINK, git
-from zoerefine.lab.launch.record.provenance import package_folders
 
-LIBRARY = "zoerefine"
-VERSION = re.compile(r"__version__ = \"(.+?)\"")
 # Finds a module as `python -m` does, and prints its file and its packages' files. It runs none of
 # them: a package may be slow to import.
 PROBE = """
@@ -143,52 +135,3 @@ def check_origin(
                 "script or module of the commit, or --environment venv or uv for a module of its "
                 "lock file"
             )
-
-
-def library_facts(folder: Path, variables: Mapping[str, str], python: Path) -> dict[str, Any]:
-    """Version and digest of the zoerefine that a script imports from outside its workspace.
-
-    Empty where the commit has its own, or where there is none.
-
-    Args:
-        variables: the job's environment.
-        python: the job's interpreter.
-    """
-    if (folder / LIBRARY / "__init__.py").exists():
-        return {}
-    listed = [Path(place) for place in variables.get("PYTHONPATH", "").split(os.pathsep) if place]
-    for place in [
-        *(place / LIBRARY for place in (*listed, *package_folders(python))),
-        *hooked_packages(),
-    ]:
-        init = place / "__init__.py"
-        if init.is_file():
-            version = VERSION.search(init.read_text(encoding="utf-8", errors="replace"))
-            digest = digest_sources(place)
-            return {"library": {"version": version[1] if version else "", "digest": digest}}
-    return {}
-
-
-def hooked_packages() -> Iterator[Path]:
-    """Where an editable installation's import hook finds the package."""
-    usual = (importlib.machinery.BuiltinImporter, importlib.machinery.FrozenImporter)
-    for finder in sys.meta_path:
-        if finder in (*usual, importlib.machinery.PathFinder):
-            continue
-        spec = finder.find_spec(LIBRARY, None) if hasattr(finder, "find_spec") else None
-        if spec is not None and spec.origin:
-            yield Path(spec.origin).parent
-
-
-def digest_sources(package: Path) -> str:
-    """SHA-256 over the names and contents of a package's modules."""
-    digest = hashlib.sha256()
-    root = str(package)
-    folders = os.walk(root)  # Path.rglob takes three times as long
-    files = [f"{folder}/{name}" for folder, _, names in folders for name in names]
-    sources = (file[len(root) + 1 :] for file in files if file.endswith(".py"))
-    for name in sorted(sources, key=lambda name: name.split("/")):
-        with open(f"{root}/{name}", "rb") as file:
-            content = file.read()
-        digest.update(f"{name}\0{len(content)}\0".encode(errors="surrogateescape") + content)
-    return digest.hexdigest()

@@ -115,7 +115,7 @@ def start(
             set_again(variables, recorded)
         origin = (folder, variables, place.folder, plan.job.environment)
         job_module.check_origin(program, python, *origin)
-        found = job_module.library_facts(place.folder, variables, python)
+        found = provenance.library_facts(place.folder, variables, python)
         meeting = node.meet(attempts(own) + 1)
         variables[ATTEMPT] = str(meeting.attempt)
         start_words = child.job_command(python, program, node.processes, meeting.words)

@@ -1,11 +1,14 @@
 """provenance.json: everything that is needed to run a job again, without secrets."""
 
+import hashlib
+import importlib.machinery
 import os
 import platform
+import re
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,8 @@ RESULT_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     *INSTRUCTIONS,
 )
+LIBRARY = "zoerefine"
+VERSION = re.compile(r"__version__ = \"(.+?)\"")
 
 
 def add(run: RunDir, **facts: Any) -> None:
@@ -133,6 +138,55 @@ def write_environment(run: RunDir, python: Path) -> str:
     listed = packages(python)
     write_text(run.path / "environment.txt", "\n".join(listed) + "\n")
     return digest_json(listed)
+
+
+def library_facts(folder: Path, variables: Mapping[str, str], python: Path) -> dict[str, Any]:
+    """Version and digest of the zoerefine that a script imports from outside its workspace.
+
+    Empty where the commit has its own, or where there is none.
+
+    Args:
+        variables: the job's environment.
+        python: the job's interpreter.
+    """
+    if (folder / LIBRARY / "__init__.py").exists():
+        return {}
+    listed = [Path(place) for place in variables.get("PYTHONPATH", "").split(os.pathsep) if place]
+    for place in [
+        *(place / LIBRARY for place in (*listed, *package_folders(python))),
+        *hooked_packages(),
+    ]:
+        init = place / "__init__.py"
+        if init.is_file():
+            version = VERSION.search(init.read_text(encoding="utf-8", errors="replace"))
+            digest = digest_sources(place)
+            return {"library": {"version": version[1] if version else "", "digest": digest}}
+    return {}
+
+
+def hooked_packages() -> Iterator[Path]:
+    """Where an editable installation's import hook finds the package."""
+    usual = (importlib.machinery.BuiltinImporter, importlib.machinery.FrozenImporter)
+    for finder in sys.meta_path:
+        if finder in (*usual, importlib.machinery.PathFinder):
+            continue
+        spec = finder.find_spec(LIBRARY, None) if hasattr(finder, "find_spec") else None
+        if spec is not None and spec.origin:
+            yield Path(spec.origin).parent
+
+
+def digest_sources(package: Path) -> str:
+    """SHA-256 over the names and contents of a package's modules."""
+    digest = hashlib.sha256()
+    root = str(package)
+    folders = os.walk(root)  # Path.rglob takes three times as long
+    files = [f"{folder}/{name}" for folder, _, names in folders for name in names]
+    sources = (file[len(root) + 1 :] for file in files if file.endswith(".py"))
+    for name in sorted(sources, key=lambda name: name.split("/")):
+        with open(f"{root}/{name}", "rb") as file:
+            content = file.read()
+        digest.update(f"{name}\0{len(content)}\0".encode(errors="surrogateescape") + content)
+    return digest.hexdigest()
 
 
 def job_facts() -> dict[str, Any]:

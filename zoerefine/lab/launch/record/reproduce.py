@@ -22,10 +22,10 @@ from zoerefine.lab.launch.git.commands import git
 from zoerefine.lab.launch.git.mirror import branch_or_tag_with
 from zoerefine.lab.launch.included import read_included
 from zoerefine.lab.launch.job import recorded_job
-from zoerefine.lab.launch.job_module import library_facts
 from zoerefine.lab.launch.plan import LaunchPlan, kept_plan
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.comparison import DIFFERS, MISMATCH, SAME, Comparison, compare
+from zoerefine.lab.launch.record.provenance import library_facts
 from zoerefine.lab.launch.record.show import LAUNCH_FACTS
 from zoerefine.lab.launch.workspace.left import Inputs, read_inputs
 
