@@ -186,7 +186,7 @@ def report_left_out(left_out: dict[str, str]) -> None:
 
 def listed_metric(rows: "list[RunRow]", asked: str) -> str:
     """The metric of the list: the default only where a run has it, else one that all share."""
-    from zoerefine.lab.launch.record.results import is_aside
+    from zoerefine.lab.launch.record.times_and_speeds import is_aside
 
     measured = [row.metrics for row in rows if row.metrics]
     if asked != USUAL_METRIC or not measured or any(asked in found for found in measured):

@@ -8,7 +8,7 @@ import pytest
 from tests.foreign import KINDS, commit_files, write_files
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.record.comparison import compare_results
-from zoerefine.lab.launch.record.results import is_time
+from zoerefine.lab.launch.record.times_and_speeds import is_time
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.yaml.keys import equal_text_at
 from zoerefine.lab.analysis.group_names import group_names, shortened
 from zoerefine.lab.analysis.statistics.significance import estimate, mean_interval
-from zoerefine.lab.launch.record.results import is_time
+from zoerefine.lab.launch.record.times_and_speeds import is_time
 from zoerefine.lab.runs.record import CODE, Curve, Run, differing_keys
 
 

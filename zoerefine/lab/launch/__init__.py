@@ -5,7 +5,6 @@ OPEN = (
     "git",
     "home",
     "housekeeping",
-    "identity",
     "included",
     "job",
     "launcher",

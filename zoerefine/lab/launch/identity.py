@@ -11,13 +11,11 @@ from typing import Any
 from zoerefine.base.config_roles import OWN_MODULES, Role, role_of
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json
-from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.base.yaml.script_overrides import read_value
 from zoerefine.lab.launch.included import Included
-from zoerefine.lab.launch.job import GIB, IN_PLACE, JOB_OPTIONS, LIMIT_BYTES, OPTIONS, Job
-from zoerefine.lab.launch.record import provenance
+from zoerefine.lab.launch.job import IN_PLACE, JOB_OPTIONS, OPTIONS, Job
 from zoerefine.lab.launch.workspace.left import Inputs
 
 # What decides what a launched job does: where the data are stands for the data, which are not read
@@ -68,32 +66,6 @@ def launch_settings(
         flat = {k: v for k, v in flat.items() if k != key and not k.startswith(f"{key}.")}
         flat |= flatten({key: read_value(text)})
     return {key: value for key, value in flat.items() if role_of(key) in DECIDES}
-
-
-def is_finished(run: RunDir, job: Job) -> bool:
-    """Whether a run is finished; if so, says it, and what becomes of options of the job that make
-    it no other job.
-    """
-    if run.status().state != "finished":
-        return False
-    say(f"{run.path} is finished: nothing to do")
-    if job.metric_patterns and take_patterns(run, job.metric_patterns):
-        say(f"{run.path}: its metrics are now those of this --metric-pattern")
-    limit_bytes = run.recorded().get("left_limit_bytes", LIMIT_BYTES)
-    if job.left_limit_bytes not in (LIMIT_BYTES, limit_bytes):
-        say(f"{run.path}: --left-limit was {limit_bytes / GIB:g}; --again runs it with another one")
-    return True
-
-
-def take_patterns(run: RunDir, patterns: Sequence[str]) -> bool:
-    """Record other metric patterns in a run that has ended; returns whether they are others."""
-    from zoerefine.lab.runs.metrics import recorded_patterns  # late: it needs regex
-
-    recorded = run.recorded()
-    differ = bool(recorded) and recorded_patterns(recorded) != tuple(patterns)
-    if differ:
-        provenance.add(run, metric_patterns=list(patterns))
-    return differ
 
 
 def refuse_another_job(identity: str, run: RunDir) -> None:

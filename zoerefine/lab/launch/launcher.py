@@ -20,8 +20,8 @@ from zoerefine.lab.launch.environment import CURRENT, job_python
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.commands import commit_tree
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
-from zoerefine.lab.launch.identity import is_finished, refuse_another_job
-from zoerefine.lab.launch.job import Job, job_words, recorded_options
+from zoerefine.lab.launch.identity import refuse_another_job
+from zoerefine.lab.launch.job import GIB, LIMIT_BYTES, Job, job_words, recorded_options
 from zoerefine.lab.launch.plan import LaunchPlan, handed_over, make_plan, next_execution
 from zoerefine.lab.launch.process import child
 from zoerefine.lab.launch.process.nodes import NODE_LOST, FirstNode, OtherNode
@@ -272,3 +272,29 @@ def read_bytes(path: Path) -> bytes | None:
         return path.read_bytes()
     except FileNotFoundError:
         return None
+
+
+def is_finished(run: RunDir, job: Job) -> bool:
+    """Whether a run is finished; if so, says it, and what becomes of options of the job that make
+    it no other job.
+    """
+    if run.status().state != "finished":
+        return False
+    say(f"{run.path} is finished: nothing to do")
+    if job.metric_patterns and take_patterns(run, job.metric_patterns):
+        say(f"{run.path}: its metrics are now those of this --metric-pattern")
+    limit_bytes = run.recorded().get("left_limit_bytes", LIMIT_BYTES)
+    if job.left_limit_bytes not in (LIMIT_BYTES, limit_bytes):
+        say(f"{run.path}: --left-limit was {limit_bytes / GIB:g}; --again runs it with another one")
+    return True
+
+
+def take_patterns(run: RunDir, patterns: Sequence[str]) -> bool:
+    """Record other metric patterns in a run that has ended; returns whether they are others."""
+    from zoerefine.lab.runs.metrics import recorded_patterns  # late: it needs regex
+
+    recorded = run.recorded()
+    differ = bool(recorded) and recorded_patterns(recorded) != tuple(patterns)
+    if differ:
+        provenance.add(run, metric_patterns=list(patterns))
+    return differ

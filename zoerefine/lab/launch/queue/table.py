@@ -18,7 +18,7 @@ from zoerefine.base.progress import is_hidden, say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.launch.process.output import last_line
-from zoerefine.lab.launch.record.results import is_aside
+from zoerefine.lab.launch.record.times_and_speeds import is_aside
 
 WIDE = 120  # columns of a terminal that has room for the runs' names
 FIXED_COLUMNS = 40  # borders, state and time

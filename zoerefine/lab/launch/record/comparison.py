@@ -9,12 +9,8 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.changes import shortened_list
 from zoerefine.lab.launch.record import provenance
-from zoerefine.lab.launch.record.results import (
-    is_time,
-    left_digests,
-    result_numbers,
-    weight_digests,
-)
+from zoerefine.lab.launch.record.results import left_digests, result_numbers, weight_digests
+from zoerefine.lab.launch.record.times_and_speeds import is_time
 
 TOLERANCE = 0.02  # relative, between different machines or versions
 ROUNDING = 1e-9

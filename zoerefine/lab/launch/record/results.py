@@ -1,4 +1,4 @@
-"""The results of a run: its files and numbers, and which of them are times."""
+"""The results of a run: its files, and its numbers."""
 
 import json
 import re
@@ -10,6 +10,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.run_dir import NODE_FOLDER, RunDir
+from zoerefine.lab.launch.record.times_and_speeds import has_unit
 
 RESULT_NAMES = ("config.yaml", "best.yaml", "results.json", "weights.sha256", "best.safetensors")
 MAX_BYTES = 256 * 2**20
@@ -19,16 +20,6 @@ NOT_RESULTS = re.compile(
     r"|events\.out\..*|input(\.\w+)?|left\.json|included\.json"
     r"|inputs\.json)$"
 )
-TIMING = re.compile(r"(_s|_ms|_share|_gib)$")
-# What other scripts call times and speeds, as one of the words in a name.
-TIME_WORDS = {"time", "times", "wall", "elapsed", "duration", "eta", "seconds", "secs", "sec", "ms",
-              "date", "timestamp", "fps", "sps", "dt", "speed", "throughput"}  # fmt: skip
-PER_TIME = re.compile(r"per_(second|minute|hour)")
-TIME_BEGIN = re.compile(r"time(?!steps?$)")  # of a word; not of centimeter
-TIME_END = re.compile(r"\w(time|fps)$")  # of the last word; not of runtime_error
-STATISTICS = {"mean", "avg", "average", "median", "total", "sum", "min", "max", "std"}
-PLACE = re.compile(r"\[\d+\]")  # in a list
-CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # stepTime
 
 
 def result_digests(run: RunDir) -> dict[str, str]:
@@ -59,7 +50,7 @@ def result_numbers(run: RunDir) -> dict[str, float]:
         with suppress(ValueError):  # another repository's results.json may not be JSON
             results = json.loads(path.read_text(encoding="utf-8"))
             for name, value in numbers_in(results if isinstance(results, dict) else {}):
-                if not any(map(TIMING.search, PLACE.sub("", name).split("."))):
+                if not has_unit(name):
                     found[prefix + name] = value
     return found
 
@@ -74,26 +65,6 @@ def numbers_in(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
     elif isinstance(value, list):
         for place, inner in enumerate(value):
             yield from numbers_in(inner, f"{name}[{place}]")
-
-
-def is_time(name: str) -> bool:
-    """Whether the name of another script's metric says that it is a time or a speed."""
-    spaced = CAMEL.sub("_", PLACE.sub("", name)).lower()
-    words = re.split(r"[^a-z0-9]+", spaced)
-    is_rate = TIMING.search(spaced) or spaced.endswith("/s") or PER_TIME.search("_".join(words))
-    last = next((word for word in reversed(words) if word not in STATISTICS), "")
-    return "ssim" not in words and bool(  # ms_ssim is of several scales
-        is_rate
-        or TIME_WORDS.intersection(words)
-        or TIME_END.search(last)
-        or any(map(TIME_BEGIN.match, words))
-    )
-
-
-def is_aside(name: str) -> bool:
-    """Whether a metric says nothing of how good a result is: a time, a speed, a learning rate."""
-    words = re.split(r"[^a-z0-9]+", name.lower())
-    return is_time(name) or "lr" in words or "learning_rate" in name.lower()
 
 
 def weight_digests(run: RunDir) -> dict[str, str]:

@@ -14,8 +14,7 @@ from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import differing
 from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
-from zoerefine.lab.launch.identity import take_patterns
-from zoerefine.lab.launch.launcher import start
+from zoerefine.lab.launch.launcher import start, take_patterns
 from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.process.child import StopForwarding
 from zoerefine.lab.launch.record.comparison import compared_numbers
