@@ -11,14 +11,8 @@ import pytest
 from tests.lab.launch.conftest import launch_command
 from tests.processes import run_new_python
 from zoerefine.base.errors import UserError
-from zoerefine.lab.launch.git.commands import (
-    REPOSITORY_VARIABLES,
-    GitError,
-    commit_tree,
-    git,
-    read_objects,
-    read_tree,
-)
+from zoerefine.lab.launch.git.commands import REPOSITORY_VARIABLES, GitError, git
+from zoerefine.lab.launch.workspace.checkout import commit_tree, read_objects, read_tree
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL_PROTOCOLS = {"GIT_ALLOW_PROTOCOL": "ext:file:git:http:https:ssh:x"}

@@ -7,7 +7,7 @@ import pytest
 from tests.foreign import commit_files, write_files
 from tests.lab.launch.test_included_configs import PATTERN, loss, run_of
 from zoerefine.base.errors import UserError
-from zoerefine.lab.launch.workspace.left import digest_inputs
+from zoerefine.lab.launch.workspace.workspace import digest_inputs
 
 MAKE = """
 import json, random

@@ -16,7 +16,7 @@ from zoerefine.base.yaml.keys import flatten
 from zoerefine.base.yaml.script_overrides import read_value
 from zoerefine.lab.launch.included import Included
 from zoerefine.lab.launch.job import IN_PLACE, JOB_OPTIONS, OPTIONS, Job
-from zoerefine.lab.launch.workspace.left import Inputs
+from zoerefine.lab.launch.workspace.workspace import Inputs
 
 # What decides what a launched job does: where the data are stands for the data, which are not read
 # yet, and a search that is given a larger budget has more to do.

@@ -18,7 +18,6 @@ from zoerefine.base.run_dir import ATTEMPT, NODE, RunDir, link_latest
 from zoerefine.lab.launch import job_module
 from zoerefine.lab.launch.environment import CURRENT, job_python
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files
-from zoerefine.lab.launch.git.commands import commit_tree
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.identity import refuse_another_job
 from zoerefine.lab.launch.job import GIB, LIMIT_BYTES, Job, job_words, recorded_options
@@ -33,7 +32,8 @@ from zoerefine.lab.launch.variables import (
     set_again,
 )
 from zoerefine.lab.launch.workspace import left
-from zoerefine.lab.launch.workspace.workspace import workspace
+from zoerefine.lab.launch.workspace.checkout import commit_tree
+from zoerefine.lab.launch.workspace.workspace import INPUTS_FILE, place_files, workspace
 
 MADE_BY_LAUNCH = (
     *(".lock", ".provenance.lock", "provenance.json", "environment.txt", "uncommitted.patch"),
@@ -124,7 +124,7 @@ def start(
         command = [*start_words, *job_words(plan.job, config)]
         found |= {"variables": deciding_variables(variables, plan.job.record_env)}
         record(plan, node, place.folder, python, command, meeting.attempt, found)
-        left.place_files(own.path / plan.input_name, plan.included, plan.inputs, place.folder)
+        place_files(own.path / plan.input_name, plan.included, plan.inputs, place.folder)
         left.put_back(own, place.folder)
         say(f"running commit {plan.commit[:12]} of {plan.address.url} in {place.folder}")
         say(f"writing to {own.path}")
@@ -185,7 +185,7 @@ def record(
         path.write_bytes(plan.config)
     plan.included.save(run.path)
     if plan.inputs:
-        write_json(run.path / left.INPUTS_FILE, plan.inputs)
+        write_json(run.path / INPUTS_FILE, plan.inputs)
     if plan.changes.patch:
         with replacing(run.path / "uncommitted.patch") as path:
             path.write_bytes(plan.changes.patch)

@@ -31,7 +31,7 @@ from zoerefine.lab.launch.identity import launch_identity, launch_settings
 from zoerefine.lab.launch.included import CommitFiles, Included, find_included
 from zoerefine.lab.launch.job import IN_PLACE, MERGED, NO_CONFIG, Job, Setting, read_setting
 from zoerefine.lab.launch.job_module import check_commit_has
-from zoerefine.lab.launch.workspace.left import Inputs, digest_inputs
+from zoerefine.lab.launch.workspace.workspace import Inputs, digest_inputs
 
 
 @dataclass(frozen=True)

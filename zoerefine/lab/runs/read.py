@@ -21,7 +21,7 @@ from zoerefine.base.yaml.script_overrides import NEW_KEY, YAML_SUFFIXES, value_l
 from zoerefine.lab.launch.included import read_included
 from zoerefine.lab.launch.job import MERGED, NO_CONFIG
 from zoerefine.lab.launch.record.provenance import is_own_training
-from zoerefine.lab.launch.workspace.left import read_inputs
+from zoerefine.lab.launch.workspace.workspace import read_inputs
 from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
 from zoerefine.lab.runs.record import (
     DIGITS,

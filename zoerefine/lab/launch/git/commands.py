@@ -5,14 +5,11 @@ launch of a commit has none of these. Importing GitPython takes about 40 ms, a f
 so it is imported only then.
 """
 
-import hashlib
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,7 +34,7 @@ OPTIONS = (
 )
 # A checkout must not depend on the user's settings (line endings, filters, templates).
 ISOLATED = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-GITLINK = "160000"  # the mode of a submodule
+GITLINK, LINK = "160000", "120000"  # the modes of a submodule and of a link
 NO_TEMPLATE = "--template="  # a new repository without hooks
 NOT_INSTALLED = "git is not installed: install it (e.g. apt install git)"
 
@@ -230,38 +227,6 @@ def check_words(words: Sequence[str]) -> None:
         raise GitError(f"git {verb} is refused: {reason}") from None
 
 
-@contextmanager
-def object_reader(repository: Path) -> Iterator[Callable[[str], bytes]]:
-    """While entered, one git process gives objects' contents by their ids.
-
-    The function that it yields raises `UserError` for an object that git cannot read.
-    """
-    process = start_git(["cat-file", "--batch"], repository, ISOLATED, takes_input=True)
-
-    def read(one: str) -> bytes:
-        assert process.stdin and process.stdout
-        with suppress(OSError):  # it has ended
-            process.stdin.write(f"{one}\n".encode())
-            process.stdin.flush()
-        *_, size = process.stdout.readline().split() or [b"missing"]
-        if size.isdigit():
-            content = process.stdout.read(int(size) + 1)[:-1]  # a newline follows
-            if len(content) == int(size):
-                return content
-        raise unreadable(process, repository, one)
-
-    with process:
-        yield read
-
-
-def unreadable(process: "subprocess.Popen[bytes]", repository: Path, one: str) -> UserError:
-    """Why the process that reads objects did not give one of them. Ends the process."""
-    _, errors = process.communicate()
-    if message := errors.decode(errors="replace").strip():
-        return GitError(f"git cat-file failed: {error_line(message)}")
-    return UserError(f"{repository} does not have the object {one}")
-
-
 def head_commit(folder: Path) -> str:
     """The 40-hex commit of HEAD in a user's folder; empty outside a repository."""
     try:
@@ -278,22 +243,6 @@ def checkout_commit(folder: Path) -> str:
     return head_commit(folder) if (folder / ".git").exists() else ""
 
 
-# Git objects whose content is hashed again: what a commit's hash stands for, whatever a disk did.
-#
-# Git does not hash the objects that it reads from a pack, so a damaged or forged object could give
-# other files than the commit's.
-
-TREE, LINK = "40000", "120000"
-
-
-@dataclass(frozen=True)
-class TreeEntry:
-    """A file, link or submodule of a tree: its mode as git writes it, and its object's id."""
-
-    mode: str
-    id: str
-
-
 def write_alternates(objects: Path, borrowed: Path) -> None:
     """Let a repository's folder of objects borrow those of another. Paths may hold any byte."""
     path = os.fsencode(borrowed)
@@ -302,56 +251,3 @@ def write_alternates(objects: Path, borrowed: Path) -> None:
         path = b'"%s"' % b"".join(escapes.get(bytes([one]), bytes([one])) for one in path)
     (objects / "info").mkdir(parents=True, exist_ok=True)
     (objects / "info" / "alternates").write_bytes(path + b"\n")
-
-
-def commit_tree(repository: Path, commit: str) -> str:
-    """The tree of a commit. Raises `UserError` where the commit's object is damaged."""
-    content = git_bytes("cat-file", "commit", commit, folder=repository, env=ISOLATED)
-    check_content(repository, "commit", commit, content)
-    return content.split(b"\n", 1)[0].removeprefix(b"tree ").decode()
-
-
-def read_tree(repository: Path, tree: str) -> dict[str, TreeEntry]:
-    """Every file, link and submodule below a tree by its path.
-
-    Raises `UserError` where one of the tree's objects is damaged.
-    """
-    found: dict[str, TreeEntry] = {}
-    folders = [("", tree)]
-    with object_reader(repository) as read:
-        for prefix, one in folders:  # grows while we go through it
-            body = read(one)
-            check_content(repository, "tree", one, body)
-            for name, entry in tree_entries(body):
-                if entry.mode.lstrip("0") == TREE:
-                    folders.append((f"{prefix}{name}/", entry.id))
-                else:
-                    found[prefix + name] = entry
-    return found
-
-
-def tree_entries(body: bytes) -> Iterator[tuple[str, TreeEntry]]:
-    """The names in a tree object, and what they stand for."""
-    start = 0
-    while start < len(body):
-        end = body.index(b"\0", start)
-        mode, _, name = body[start:end].partition(b" ")
-        start = end + 21
-        entry = TreeEntry(mode.decode(), body[end + 1 : start].hex())
-        yield name.decode(errors="surrogateescape"), entry
-
-
-def read_objects(repository: Path, kind: str, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Objects by their ids, one in memory at a time. Raises `UserError` where one is damaged."""
-    with object_reader(repository) as read:
-        for one in ids:
-            content = read(one)
-            check_content(repository, kind, one, content)
-            yield one, content
-
-
-def check_content(repository: Path, kind: str, one: str, content: bytes) -> None:
-    """Raises `UserError` where an object's content does not have its id."""
-    head = b"%s %d\0" % (kind.encode(), len(content))
-    if hashlib.sha1(head + content).hexdigest() != one:
-        raise UserError(f"{repository} is damaged: {kind} {one} has another content")

@@ -27,7 +27,7 @@ from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.comparison import DIFFERS, MISMATCH, SAME, Comparison, compare
 from zoerefine.lab.launch.record.provenance import library_facts
 from zoerefine.lab.launch.record.show import LAUNCH_FACTS
-from zoerefine.lab.launch.workspace.left import Inputs, read_inputs
+from zoerefine.lab.launch.workspace.workspace import Inputs, read_inputs
 
 
 def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:

@@ -1,4 +1,4 @@
 """The workspace of a run: checked out at its commit, verified, and what the job left there."""
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("left", "workspace")
+OPEN = ("checkout", "left", "workspace")

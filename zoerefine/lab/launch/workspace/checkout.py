@@ -2,16 +2,17 @@
 
 The files are verified from the commit's hash down: the commit's object gives the tree, the trees
 give each file's object, and the content of each file must have that object's id, or be what git
-and Git LFS make of it. Submodules and the files of Git LFS are fetched, too. Files of a workspace
-are found without following a link.
+and Git LFS make of it. Submodules and the files of Git LFS are fetched, too.
 """
 
+import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from hashlib import sha1, sha256
 from pathlib import Path
 
@@ -24,16 +25,25 @@ from zoerefine.lab.launch.git.commands import (
     LINK,
     NO_TEMPLATE,
     GitError,
-    TreeEntry,
-    commit_tree,
+    error_line,
     git,
-    read_objects,
-    read_tree,
+    git_bytes,
+    start_git,
     write_alternates,
 )
 from zoerefine.lab.launch.git.mirror import fetch_commit
+from zoerefine.lab.launch.workspace.record import scan
 
 CHUNK_BYTES = 2**20
+TREE = "40000"  # the mode of a folder
+
+
+@dataclass(frozen=True)
+class TreeEntry:
+    """A file, link or submodule of a tree: its mode as git writes it, and its object's id."""
+
+    mode: str
+    id: str
 
 
 def apply(folder: Path, changes: Changes) -> None:
@@ -260,63 +270,92 @@ def lfs_digest(content: bytes) -> str:
     return found[1].decode() if found else ""
 
 
-BYTECODE_FOLDER, BYTECODE_SUFFIX = "__pycache__", ".pyc"  # Python makes them again
+# Git objects whose content is hashed again: what a commit's hash stands for, whatever a disk did.
+#
+# Git does not hash the objects that it reads from a pack, so a damaged or forged object could give
+# other files than the commit's.
 
 
-@dataclass
-class Contents:
-    """What is in a folder now.
+@contextmanager
+def object_reader(repository: Path) -> Iterator[Callable[[str], bytes]]:
+    """While entered, one git process gives objects' contents by their ids.
 
-    Attributes:
-        files: files and links by their paths. A folder that cannot be read counts as a file.
-        bytecode: what Python makes again from the modules' sources.
-        others: pipes, sockets and devices.
-        folders: all folders, each after the folder that holds it.
+    The function that it yields raises `UserError` for an object that git cannot read.
     """
+    process = start_git(["cat-file", "--batch"], repository, ISOLATED, takes_input=True)
 
-    files: dict[str, os.stat_result] = field(default_factory=dict)
-    bytecode: dict[str, os.stat_result] = field(default_factory=dict)
-    others: list[str] = field(default_factory=list)
-    folders: list[str] = field(default_factory=list)
+    def read(one: str) -> bytes:
+        assert process.stdin and process.stdout
+        with suppress(OSError):  # it has ended
+            process.stdin.write(f"{one}\n".encode())
+            process.stdin.flush()
+        *_, size = process.stdout.readline().split() or [b"missing"]
+        if size.isdigit():
+            content = process.stdout.read(int(size) + 1)[:-1]  # a newline follows
+            if len(content) == int(size):
+                return content
+        raise unreadable(process, repository, one)
+
+    with process:
+        yield read
 
 
-def scan(folder: Path) -> Contents:
-    """Everything below a folder. No link is followed."""
-    found = Contents()
-    waiting = [""]
-    for place in waiting:
-        try:
-            entries = list(os.scandir(folder / place))
-        except OSError:
-            with suppress(FileNotFoundError):
-                if place:
-                    found.files[place] = (folder / place).lstat()
-            continue
-        for entry in entries:
-            name = f"{place}/{entry.name}" if place else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append(name)
-            elif not (entry.is_symlink() or entry.is_file(follow_symlinks=False)):  # a pipe
-                found.others.append(name)
-            else:
-                made = name.endswith(BYTECODE_SUFFIX) or f"/{BYTECODE_FOLDER}/" in f"/{name}"
-                kind = found.bytecode if made else found.files
-                with suppress(FileNotFoundError):
-                    kind[name] = entry.stat(follow_symlinks=False)
-    found.folders = waiting[1:]
+def unreadable(process: "subprocess.Popen[bytes]", repository: Path, one: str) -> UserError:
+    """Why the process that reads objects did not give one of them. Ends the process."""
+    _, errors = process.communicate()
+    if message := errors.decode(errors="replace").strip():
+        return GitError(f"git cat-file failed: {error_line(message)}")
+    return UserError(f"{repository} does not have the object {one}")
+
+
+def commit_tree(repository: Path, commit: str) -> str:
+    """The tree of a commit. Raises `UserError` where the commit's object is damaged."""
+    content = git_bytes("cat-file", "commit", commit, folder=repository, env=ISOLATED)
+    check_content(repository, "commit", commit, content)
+    return content.split(b"\n", 1)[0].removeprefix(b"tree ").decode()
+
+
+def read_tree(repository: Path, tree: str) -> dict[str, TreeEntry]:
+    """Every file, link and submodule below a tree by its path.
+
+    Raises `UserError` where one of the tree's objects is damaged.
+    """
+    found: dict[str, TreeEntry] = {}
+    folders = [("", tree)]
+    with object_reader(repository) as read:
+        for prefix, one in folders:  # grows while we go through it
+            body = read(one)
+            check_content(repository, "tree", one, body)
+            for name, entry in tree_entries(body):
+                if entry.mode.lstrip("0") == TREE:
+                    folders.append((f"{prefix}{name}/", entry.id))
+                else:
+                    found[prefix + name] = entry
     return found
 
 
-def remove_empty_folders(folder: Path) -> None:
-    """Remove folders in which no file is left, with pipes and sockets; `folder` itself stays.
+def tree_entries(body: bytes) -> Iterator[tuple[str, TreeEntry]]:
+    """The names in a tree object, and what they stand for."""
+    start = 0
+    while start < len(body):
+        end = body.index(b"\0", start)
+        mode, _, name = body[start:end].partition(b" ")
+        start = end + 21
+        entry = TreeEntry(mode.decode(), body[end + 1 : start].hex())
+        yield name.decode(errors="surrogateescape"), entry
 
-    A commit has no empty folders, so a job made them. Repositories keep theirs.
-    """
-    found = scan(folder)
-    heads = (name for name in found.files if f"/{name}".endswith("/.git/HEAD"))
-    kept = tuple(name.removesuffix("HEAD") for name in heads)
-    for name in (*found.others, *reversed(found.folders)):
-        path = folder / name
-        if not f"{name}/".startswith(kept):
-            with suppress(OSError):  # it is not empty
-                path.rmdir() if path.is_dir() else path.unlink()
+
+def read_objects(repository: Path, kind: str, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """Objects by their ids, one in memory at a time. Raises `UserError` where one is damaged."""
+    with object_reader(repository) as read:
+        for one in ids:
+            content = read(one)
+            check_content(repository, kind, one, content)
+            yield one, content
+
+
+def check_content(repository: Path, kind: str, one: str, content: bytes) -> None:
+    """Raises `UserError` where an object's content does not have its id."""
+    head = b"%s %d\0" % (kind.encode(), len(content))
+    if hashlib.sha1(head + content).hexdigest() != one:
+        raise UserError(f"{repository} is damaged: {kind} {one} has another content")

@@ -1,9 +1,5 @@
-"""What a launch places in a workspace, and what the job left there, collected into its run.
+"""What a job left in its workspace, collected into its run.
 
-Placed are a job's config, where that works at its own place alone, files that the config includes,
-and links to the files of --input. They are taken back before the job's files are collected.
-
-    <run>/inputs.json  the folders of --input, with the SHA-256 of every file
     <run>/left/        the job's files, by their paths in the workspace
     <run>/left.json    what was collected and what was not; written when a collection is complete
 
@@ -20,151 +16,29 @@ import socket
 import stat
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import digest_file, sync_file, write_json
+from zoerefine.base.files.atomic import sync_file, write_json
 from zoerefine.base.files.file_lock import try_lock
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.changes import shortened_list
-from zoerefine.lab.launch.included import CommitFiles, Included, read_included
 from zoerefine.lab.launch.job import LIMIT_BYTES
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.results import result_digests
-from zoerefine.lab.launch.workspace.checkout import remove_empty_folders, scan
-from zoerefine.lab.launch.workspace.record import digest_content, is_log, left_files, read_record
-from zoerefine.lab.launch.workspace.workspace import delete_workspace, last_run
-
-INPUTS_FILE = "inputs.json"
-Inputs = Mapping[str, Mapping[str, str]]  # SHA-256 of files by their paths, by folder
-
-
-def digest_inputs(folders: Iterable[Path], repository: Path | None) -> Inputs:
-    """The files of some folders, by the folder that becomes the workspace.
-
-    What a run's job left lies where the job wrote it, a folder of the repository at its own path,
-    and another folder by its name.
-
-    Raises `UserError` where there is no such folder, a file in it cannot be read, or two folders
-    have a file for one path.
-    """
-    found: dict[str, dict[str, str]] = {}
-    for given in folders:
-        folder = RunDir(given).left if RunDir(given).left_file.is_file() else given
-        if not folder.is_dir():
-            raise UserError(f"--input {given} is not a folder, nor a run that left files")
-        if not os.access(folder, os.R_OK | os.X_OK):
-            raise UserError(f"--input: {folder} cannot be read: {os.strerror(errno.EACCES)}")
-        folder = folder.resolve()
-        root = folder if folder.name == "left" and folder.parent == given.resolve() else None
-        if root is None:
-            own = repository is not None and folder.is_relative_to(repository)
-            root = repository if own and repository is not None else folder.parent
-        found.setdefault(str(root), {}).update(digest_folder(folder, root))
-    refuse_same_paths(found)
-    return found
-
-
-def refuse_same_paths(inputs: Inputs) -> None:
-    """Raises `UserError` where two folders have a file for one path of a workspace."""
-    places: dict[str, str] = {}
-    for root, names in inputs.items():
-        for name in names:
-            if (other := places.setdefault(name, root)) != root:
-                raise UserError(
-                    f"--input: {other}/{name} and {root}/{name} would lie at one place in the "
-                    "workspace: rename one"
-                )
-    for name, root in places.items():
-        for above in map(str, Path(name).parents):
-            if above in places:
-                raise UserError(
-                    f"--input: {root}/{name} would lie inside the file {places[above]}/{above}: "
-                    "rename one"
-                )
-
-
-def digest_folder(folder: Path, root: Path) -> Iterator[tuple[str, str]]:
-    """The path below a root and the SHA-256 of every file in a folder."""
-    for name in sorted(scan(folder).files):
-        path = folder / name
-        try:
-            facts = path.stat()
-            digest = digest_once(path, facts.st_size, facts.st_mtime_ns, facts.st_ino)
-        except OSError as error:
-            raise UserError(f"--input: {path} cannot be read: {error.strerror}") from None
-        yield str(path.relative_to(root)), digest
-
-
-@lru_cache(maxsize=100_000)
-def digest_once(path: Path, *_stamp: int) -> str:
-    """SHA-256 of a file, read once while its facts stay: a queue plans many jobs."""
-    return digest_file(path)
-
-
-def place_files(config: Path, included: Included, inputs: Inputs, folder: Path) -> None:
-    """Write the config and what it includes into a workspace, and link the inputs there.
-
-    Raises `UserError` where the commit has a file of an input's path.
-    """
-    links = {folder / name: Path(source) / name for source in inputs for name in inputs[source]}
-    for place, source in links.items():
-        if os.path.lexists(place) and not is_link_to(place, source):
-            raise UserError(f"--input: the commit has a file in the place of {source}: rename it")
-    for place, source in links.items():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.unlink(missing_ok=True)  # of an attempt that was killed
-        place.symlink_to(source)
-    for name, data in placed_configs(config, included).items():
-        path = folder / name
-        if not path.is_file() or path.read_bytes() != data:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.unlink(missing_ok=True)  # the commit's may be a link
-            path.write_bytes(data)
-
-
-def placed_configs(config: Path, included: Included) -> dict[str, bytes]:
-    """The config and the files that it includes, by their paths in the workspace."""
-    if not included.place:
-        return {}
-    copies = {name: text.encode() for name, text in included.copies.items() if name[:1] != "/"}
-    return {included.place: config.read_bytes(), **copies}
-
-
-def take_back(run: RunDir, folder: Path, recorded: Mapping[str, Any]) -> None:
-    """Undo `place_files` in a workspace, except where the job wrote something else there."""
-    config = run.path / str(recorded.get("input"))
-    commit = CommitFiles(folder, str(recorded.get("commit")))
-    for name, data in placed_configs(config, read_included(run.path)).items():
-        path = folder / name
-        if path.is_file() and path.read_bytes() == data:
-            original = commit.read(name)
-            if original is None:
-                path.unlink()
-            elif original != data:
-                path.write_bytes(original)
-    for source, names in read_inputs(run).items():
-        for name in names:
-            if is_link_to(folder / name, Path(source) / name):
-                (folder / name).unlink()
-
-
-def is_link_to(place: Path, target: Path) -> bool:
-    """Whether a path is our link, which the job has not replaced or removed."""
-    return place.is_symlink() and os.readlink(place) == str(target)
-
-
-def read_inputs(run: RunDir) -> Inputs:
-    """The recorded inputs of a run."""
-    path = run.path / INPUTS_FILE
-    return run.read_json(path) if path.is_file() else {}
-
+from zoerefine.lab.launch.workspace.record import (
+    digest_content,
+    is_log,
+    left_files,
+    read_record,
+    remove_empty_folders,
+    scan,
+)
+from zoerefine.lab.launch.workspace.workspace import delete_workspace, last_run, take_back
 
 SCHEMA = 1
 POLL_S = 0.02

@@ -2,7 +2,8 @@
 
 The record does not depend on the workspace's own repository: a job can change that so that git
 hides other changes. The repository's files are recorded, too. A file whose type, size, times and
-inode are as recorded is not read again; the system, not the user, sets a file's ctime.
+inode are as recorded is not read again; the system, not the user, sets a file's ctime. Files are
+found without following a link.
 """
 
 import hashlib
@@ -12,11 +13,11 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from zoerefine.base.files.atomic import HALF_WRITTEN, digest_file, remove_half_written, replacing
-from zoerefine.lab.launch.workspace.checkout import Contents, scan
 
 SCHEMA = 1
 # A file that changes twice within one tick of the system's clock keeps its ctime. File systems
@@ -24,6 +25,66 @@ SCHEMA = 1
 TICK_NS, COARSE_TICK_NS = 20_000_000, 2_000_000_000
 UNKNOWN = -1  # an inode that no file has: the file is read again
 INDEX = ".git/index"  # git writes it again when a job asks for the state of the files
+BYTECODE_FOLDER, BYTECODE_SUFFIX = "__pycache__", ".pyc"  # Python makes them again
+
+
+@dataclass
+class Contents:
+    """What is in a folder now.
+
+    Attributes:
+        files: files and links by their paths. A folder that cannot be read counts as a file.
+        bytecode: what Python makes again from the modules' sources.
+        others: pipes, sockets and devices.
+        folders: all folders, each after the folder that holds it.
+    """
+
+    files: dict[str, os.stat_result] = field(default_factory=dict)
+    bytecode: dict[str, os.stat_result] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+
+
+def scan(folder: Path) -> Contents:
+    """Everything below a folder. No link is followed."""
+    found = Contents()
+    waiting = [""]
+    for place in waiting:
+        try:
+            entries = list(os.scandir(folder / place))
+        except OSError:
+            with suppress(FileNotFoundError):
+                if place:
+                    found.files[place] = (folder / place).lstat()
+            continue
+        for entry in entries:
+            name = f"{place}/{entry.name}" if place else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(name)
+            elif not (entry.is_symlink() or entry.is_file(follow_symlinks=False)):  # a pipe
+                found.others.append(name)
+            else:
+                made = name.endswith(BYTECODE_SUFFIX) or f"/{BYTECODE_FOLDER}/" in f"/{name}"
+                kind = found.bytecode if made else found.files
+                with suppress(FileNotFoundError):
+                    kind[name] = entry.stat(follow_symlinks=False)
+    found.folders = waiting[1:]
+    return found
+
+
+def remove_empty_folders(folder: Path) -> None:
+    """Remove folders in which no file is left, with pipes and sockets; `folder` itself stays.
+
+    A commit has no empty folders, so a job made them. Repositories keep theirs.
+    """
+    found = scan(folder)
+    heads = (name for name in found.files if f"/{name}".endswith("/.git/HEAD"))
+    kept = tuple(name.removesuffix("HEAD") for name in heads)
+    for name in (*found.others, *reversed(found.folders)):
+        path = folder / name
+        if not f"{name}/".startswith(kept):
+            with suppress(OSError):  # it is not empty
+                path.rmdir() if path.is_dir() else path.unlink()
 
 
 @dataclass(frozen=True)
