@@ -80,18 +80,6 @@ def test_a_csv_log_is_read_back(tmp_path_factory, rows, delimiter, counter):
     assert dict(zip(series["val, acc"].steps, series["val, acc"].values, strict=True)) == dict(rows)
 
 
-def test_csv_rows_without_steps_are_counted(run):
-    run.write("left/history.csv", "loss,acc\n0.5,0.1\n0.25,nan\n")
-    assert points(run, "loss") == {1: 0.5, 2: 0.25}
-    assert isnan(points(run, "acc")[2])
-
-
-def test_a_table_without_steps_counts_only_where_there_is_nothing_else(run):
-    run.write("left/predictions.csv", "label,score\n1,0.5\n")
-    run.write("left/log.csv", "epoch,acc\n1,0.5\n")
-    assert set(read_metrics(run).series) == {"acc"}
-
-
 def test_an_incomplete_last_row_counts_only_in_a_finished_run(run):
     run.write("left/log.csv", "step,acc\n1,0.5\n2,0.9")
     assert points(run, "acc") == {1: 0.5, 2: 0.9}
@@ -106,11 +94,14 @@ def test_empty_cells_and_odd_rows_are_left_out(run):
     assert read_metrics(run).faults == ()
 
 
-def test_a_row_with_decimal_commas_and_doubled_columns_are_left_out_and_named(run):
+def test_a_row_with_other_columns_and_doubled_columns_are_left_out_and_named(run):
     run.write("left/log.csv", "step,acc,lr\n1,0.5,1\n2,0,75,0,01\n")
     assert points(run, "acc") == {1: 0.5}
     [fault] = read_metrics(run).faults
-    assert fault == "log: line 3 has more values than columns: write decimal points, not commas"
+    assert fault.startswith("log: line 3 has 5 values for 3 columns, so it is not read: write")
+    run.write("left/log.csv", "step,lr,acc\n1,0.5,1\n2,0.75\n3,0.25,2\n")
+    assert points(run, "lr") == {1: 0.5, 3: 0.25}
+    assert "line 3 has 2 values for 3 columns" in read_metrics(run).faults[0]
     run.write("left/log.csv", "step,acc,loss,acc\n1,0.5,2,0.75\n")
     found = read_metrics(run)
     assert set(found.series) == {"loss"}
@@ -169,63 +160,18 @@ def test_rows_of_one_step_and_other_parts_are_not_taken_for_one_series(run, part
     assert f"rows of step 0 differ in {next(iter(part))} (" in fault and "acc is not read" in fault
 
 
-def test_a_header_inside_a_csv_names_the_rows_below_it(run):
-    run.write("left/log.csv", "epoch,acc\n1,.5\n2,.6\n\nepoch,loss\n1,9\n2,8\n")
-    assert (points(run, "acc"), points(run, "loss")) == ({1: 0.5, 2: 0.6}, {1: 9, 2: 8})
-    first, then = "epoch,acc,loss\n1,.5,2\n", "loss,epoch,acc,lr\n1,2,.8,.1\n"
-    run.write("left/log.csv", first + then)
-    assert read_metrics(run).final == {"acc": 0.8, "loss": 1, "lr": 0.1}
-    assert not read_metrics(run).faults
-    run.write("left/log.csv", "epoch,acc\n1,.5\n2,.6\n\ntest_acc,test_loss\n91.2,.31\n")
-    assert read_metrics(run).final == {"acc": 0.6, "test_acc": 91.2, "test_loss": 0.31}
-    run.write("left/log.csv", "acc,loss\n.5,1\n.6,.9\nloss,acc\n.8,.7\n")
-    assert read_metrics(run).final == {"acc": 0.7, "loss": 0.8}
-    run.write("left/log.csv", "epoch,acc\n1,.5\n2,.6\n\nacc,test\n.4,.3\n")
-    assert read_metrics(run).final == {"acc": 0.6, "test": 0.3}
-    assert (
-        "the header in line 5 has no column of steps, so acc below" in read_metrics(run).faults[0]
-    )
-
-
 @pytest.mark.parametrize("odd", [",step,", "end,,", "# resumed,now,", "skipped,nan_loss,none"])
 def test_words_in_a_row_of_a_csv_are_no_header(run, odd):
     run.write("left/log.csv", f"epoch,kind,acc\n1,a,.5\n{odd}\n2,b,.6\n")
     assert points(run, "acc") == {1: 0.5, 2: 0.6}
-    run.write("left/log.csv", "time,acc\n12:00:01,0.5\n12:00:02,diverged\n12:00:03,.4\n")
+    run.write("left/log.csv", "epoch,acc\n1,0.5\n2,diverged\n3,.4\n")
     assert points(run, "acc") == {1: 0.5, 3: 0.4}
-
-
-def test_a_row_of_json_without_a_step_is_of_the_step_before(run):
-    rows = [{"step": 1000, "acc": 0.5}, {"step": 2000, "acc": 0.6}, {"acc": 0.62, "test": 0.7}]
-    for name in ("metrics.jsonl", "left/log.jsonl"):
-        write_rows(run, name, rows)
-        assert points(run, "acc") == {1000: 0.5, 2000: 0.62}
-        assert points(run, "test") == {2000: 0.7}
-        (run.path / name).unlink()
-    first = (1, 1, 0.1), (1, 2, 0.2), (2, 1, 0.3), (2, 2, 0.4)
-    rows = [{"epoch": epoch, "iter": step, "acc": acc} for epoch, step, acc in first]
-    write_rows(run, "metrics.jsonl", [*rows, {"acc": 0.5}])
-    assert points(run, "acc") == {1: 0.2, 2: 0.5}
-    rows = [
-        {"step": 100, "acc": 0.5},
-        {"epoch": 1, "val": 0.5},
-        {"step": float("nan")},
-        {"acc": 0.6},
-    ]
-    write_rows(run, "metrics.jsonl", rows)
-    assert points(run, "acc") == {100: 0.6}  # the epoch is another counter
 
 
 def test_metrics_named_in_a_column_are_not_one_series(run):
     run.write("left/log.csv", "step,metric,value\n1,loss,.5\n1,acc,.6\n2,loss,.4\n2,acc,.7\n")
     assert not read_metrics(run).final
     assert "rows of step 1 differ in metric (loss, acc)" in read_metrics(run).faults[0]
-
-
-def test_rows_of_json_without_steps_are_never_after_the_next_step(run):
-    rows = [{"epoch": 1}, {"acc": 0.9}, {"acc": 0.8}, {"acc": 0.7}, {"epoch": 2}, {"acc": 0.5}]
-    write_rows(run, "metrics.jsonl", rows)
-    assert points(run, "acc") == {1: 0.7, 2: 0.5}
 
 
 @pytest.mark.parametrize("name", ["left/log.csv", "metrics.jsonl"])
@@ -291,7 +237,10 @@ def test_columns_that_differ_only_in_spaces_are_left_out_and_named(run):
     ("log.csv", "# run of today, by me\n\n# lr 0.1\nstep,acc\n1,0.5\n", {"acc": {1: 0.5}}),
     ("log.csv", "#params,acc\n7,0.5\n", {"#params": {1: 7}, "acc": {1: 0.5}}),
     ("log.csv", "step,epoch,acc\n,1,0.5\n,2,0.75\n", {"acc": {1: 0.5, 2: 0.75}}),
-    ("log.csv", "epoch,step,acc\n1,100,0.5\n2,nan,0.75\n", {"acc": {1: 0.5, 2: 0.75}}),
+    ("log.csv", "epoch,step,acc\n1,100,0.5\n2,nan,0.5\n", {"acc": {100: 0.5}}),
+    ("log.jsonl", '{"Epoch": "10", "Split": "val", "acc": 0.5}\n', {"val.acc": {10: 0.5}}),
+    ("log.jsonl", '{"train/global_step": 3, "acc": 0.5}\n', {"acc": {3: 0.5}}),
+    ("metrics.json", '{"acc": 0.5, "step": NaN}', {"acc": {1: 0.5}}),
     ("log.csv", "step,acc\n1,0.5\n".encode("utf-16"), {"acc": {1: 0.5}}),
     ("metrics.json", '\ufeff{"acc": 0.5}\n', {"acc": {1: 0.5}}),
     ("log.jsonl", '\ufeff{"step": 3, "acc": 0.5}\n', {"acc": {3: 0.5}}),
@@ -305,7 +254,7 @@ def test_unusual_text_files_are_read(run, name, text, found):
 def test_a_row_is_named_by_its_line_in_the_file(run):
     run.write("left/log.csv", "# today\n\nstep,acc\n1,0,5\n")
     [fault] = read_metrics(run).faults
-    assert fault.startswith("log: line 4 has more values than columns")
+    assert fault.startswith("log: line 4 has 3 values for 2 columns")
 
 
 def test_equal_columns_of_several_files_are_named_by_their_files(run):
@@ -422,11 +371,11 @@ def test_values_without_a_step_count_from_the_last_start(run):
     assert points(run, "f1") == {1: 0.2}
 
 
-def test_rows_without_a_step_count_from_the_last_start(run):
+def test_final_values_of_an_earlier_attempt_do_not_count(run):
     first, second = '{"acc": 0.1}\n{"step": 7, "f1": 0.2}\n', '{"acc": 0.3}\n'
     run.write("metrics.jsonl", first + second)
     run.record(log_bytes_before={"metrics.jsonl": len(first)})
-    assert points(run, "acc") == {1: 0.3}
+    assert points(run, "acc") == {7: 0.3}
     assert points(run, "f1") == {7: 0.2}
 
 
@@ -455,7 +404,7 @@ def test_values_that_a_later_attempt_replaces_do_not_count(run, name, header, li
 def test_a_log_that_a_later_attempt_wrote_anew_is_its_own(run):
     """Also where it writes the same rows first, and where parts of a step are told apart."""
     for name, first, then, expected in (
-        ("a.jsonl", '{"acc": 0.1}\n{"acc": 0.2}\n', '{"acc": 0.3}\n', {1: 0.1, 2: 0.2, 3: 0.3}),
+        ("a.jsonl", '{"acc": 0.1}\n{"acc": 0.2}\n', '{"acc": 0.3}\n', {1: 0.3}),
         ("b.csv", "step,b\n1,0.5\n2,0.5\n", "", {1: 0.5, 2: 0.5}),
         ("c.csv", "fold,step,c\n0,1,0.1\n0,2,0.2\n", "1,1,0.3\n1,2,0.4\n", None),
     ):

@@ -4,21 +4,20 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isnan
 
-from zoerefine.base.errors import first_few
 from zoerefine.lab.runs.metrics.series import (
-    EPOCH,
     MAX_BYTES,
-    NAMED,
     NO_LABEL,
     ODD_NUMBER,
     PHASES,
     STEP_NAMES,
     Kind,
     MetricLog,
+    counter_of,
     label_of,
     parse_number,
     part_of,
@@ -30,10 +29,8 @@ WITH_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
 EXCEL = re.compile(r"sep=.")  # a first line that names the separator
 MEASURED = re.compile(r"[-+]?[\d.]+\s*(%|(±|\+/?-).*)")  # 90%, 0.9 ± 0.1
 HASH = re.compile(r"[\da-f]{7,}", re.IGNORECASE)
-NUMBER_CELL = re.compile(rf'(^|[{DELIMITERS}"])\s*{ODD_NUMBER.pattern}')  # in a line
 NO_NAME = re.compile(r"(Unnamed: \d+)?")  # of an index, as pandas reads it back
-
-Row = tuple[int, list[str]]  # its line, from 1, and its cells
+RATES = {"lr", "learning_rate"}
 
 
 @dataclass
@@ -42,7 +39,9 @@ class CsvLog(MetricLog):
 
     Attributes:
         since, skipped: as of a `LineLog`.
-        has_steps: whether a column counts steps; otherwise a row's number, from 1, is its step.
+        lines_before: complete lines before `since`.
+        is_cut: the line after them was begun before.
+        has_steps: whether a row states its step.
         odd: by column, the cells that may be numbers and cannot be read, each with its line.
         words: by column, the word that stands below its last number, with its line.
         prefixes: what stands before the names of metrics, for each phase.
@@ -50,6 +49,8 @@ class CsvLog(MetricLog):
 
     since: int = 0
     skipped: int = 0
+    lines_before: int = 0
+    is_cut: bool = False
     has_steps: bool = False
     odd: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     words: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class CsvLog(MetricLog):
 
     @property
     def kind(self) -> Kind:
-        return Kind.TABLE if self.has_steps else Kind.LOOSE_TABLE
+        return Kind.TABLE if self.has_steps else Kind.DOCUMENT
 
     def update(self, ended: bool) -> None:
         """Read the file if it has changed."""
@@ -72,98 +73,114 @@ class CsvLog(MetricLog):
         is_wide = data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # PowerShell's
         text = data.decode("utf-16" if is_wide else "utf-8-sig", "replace")
         complete = text if ended else text[: text.rfind("\n") + 1]
+        lines = list(io.StringIO(complete, newline=None))
+        self.lines_before = data[: self.since].count(b"\n")
+        self.is_cut = not data[: self.since].endswith(b"\n")
         try:
-            self._read(complete, *(data[:n].count(b"\n") for n in (self.since, self.skipped)))
+            self._read(lines, data[: self.skipped].count(b"\n"))
         except csv.Error as error:
             self.faults["row"] = f"not a valid CSV file: {error}"
-
-    def _read(self, text: str, earlier_lines: int, skipped_lines: int) -> None:
-        count = 0
-        for line, header, rows in tables_in(list(io.StringIO(text, newline=None))):
-            columns = self._columns(header, rows, line)
-            if columns is None:
-                break
-            for number, (at, cells) in enumerate(rows, count + 1):
-                if at <= skipped_lines:
-                    continue
-                if earlier_lines and at > earlier_lines:
-                    earlier_lines = 0
-                    self.begin_attempt()
-                if len(cells) > len(header) and any(cells[len(header) :]):
-                    self.faults["row"] = (
-                        f"line {at} has more values than columns: write decimal points, not commas"
-                    )
-                    continue
-                if not self._add_row(columns, cells, number, at):
-                    return
-            count += len(rows)
         self._leave_out_odd()
+        self.settle(ended)
 
-    def _columns(self, header: Sequence[str], rows: Sequence[Row], line: int) -> "Columns | None":
+    def _read(self, lines: Sequence[str], skipped_lines: int) -> None:
+        begin = lines_above_header(lines)
+        delimiter = delimiter_of(*lines[begin : begin + 2])
+        reader = csv.reader(lines[begin:], delimiter=delimiter, strict=True)
+        names = [name.strip() for name in next(reader, [])]
+        names[:1] = [name.removeprefix("# ") for name in names[:1]]  # as numpy.savetxt writes it
+        columns = self._columns(names)
+        if columns is None:
+            return
+        has_begun, number = not self.since, 0
+        for cells in reader:
+            line = begin + reader.line_num
+            if not cells or line <= skipped_lines:
+                continue
+            if not has_begun and line > self.lines_before:
+                has_begun = True
+                self.begin_attempt()
+                if self.is_cut:
+                    self.faults["cut"] = f"line {line} is not read: a kill cut it off"
+                    continue
+            values = [*map(parse_number, cells)]
+            if values.count(None) == len(cells) and is_header(cells, names, lines[line - 2]):
+                if [cell.strip() for cell in cells] != names:
+                    return self._refuse_second_table(line)
+            elif self._has_all_columns(cells, names, line):
+                number += 1
+                if not self._add_row(columns, cells, values, number, line):
+                    return
+
+    def _columns(self, names: Sequence[str]) -> "Columns | None":
         """What the columns are; None where no value has a certain step, or there is no header."""
-        names = [name.strip() for name in header]
         if any(parse_number(name) is not None for name in names):
             return None  # the first row is no header
         lower = [name.lower() for name in names]
-        called = [name.lower() if name.lower() in STEP_NAMES else name for name in names]
+        called = [counter_of(name) or name for name in names]
         twice = {name for name in called if name and called.count(name) > 1}
         if twice:
             self.faults["columns"] = f"two columns are called {min(twice)}"
-        counters = [lower.index(name) for name in STEP_NAMES if name in lower]
-        later = (row[index] for _, row in rows[1:] for index in counters if index < len(row))
-        if len(rows) > 2 and not any(map(str.strip, later)):
-            counters = []  # the first row alone states a step
-        had_steps, self.has_steps = self.has_steps, self.has_steps or bool(counters)
-        if counters and called[counters[0]] in twice:
+        counters = sorted((STEP_NAMES.index(n), i) for i, n in enumerate(called) if n in STEP_NAMES)
+        if counters and called[counters[0][1]] in twice:
             return None
-        metrics = {
-            index: name
-            for index, name in enumerate(called)
-            if name not in STEP_NAMES and name not in twice and not NO_NAME.fullmatch(name)
-        }
-        if had_steps and not counters:
-            metrics = self._without_lost(metrics, line)
         return Columns(
             names=names,
-            counters=[index for index in counters if called[index] not in twice],
-            epoch=lower.index(EPOCH) if EPOCH in lower else -1,
+            counters={i: called[i] for _, i in counters if called[i] not in twice},
             phases=[lower.index(name) for name in PHASES if name in lower],
             parts={index for index, name in enumerate(lower) if label_of(name, "1")},
-            metrics=metrics,
+            metrics={
+                index: name
+                for index, name in enumerate(called)
+                if name not in STEP_NAMES and name not in twice and not NO_NAME.fullmatch(name)
+            },
         )
 
-    def _without_lost(self, metrics: dict[int, str], line: int) -> dict[int, str]:
-        """The metrics below a later header without steps: none that has steps above it."""
-        lost = [name for name in metrics.values() if name in self.points]
-        if lost:
-            self.faults["header"] = (
-                f"the header in line {line} has no column of steps, so {first_few(lost, NAMED)} "
-                f"below it {'is' if len(lost) == 1 else 'are'} not read"
-            )
-        return {index: name for index, name in metrics.items() if name not in lost}
+    def _refuse_second_table(self, line: int) -> None:
+        self.points.clear()
+        self.counted.clear()
+        self.faults["header"] = (
+            f"a second table begins in line {line}, so neither is read: write a file for each"
+        )
 
-    def _add_row(self, columns: "Columns", cells: list[str], number: int, line: int) -> bool:
+    def _has_all_columns(self, cells: Sequence[str], names: Sequence[str], line: int) -> bool:
+        """Whether a row has a value for each column; the step alone, or an empty end, is well."""
+        is_short = 1 < len(cells) < len(names)
+        if is_short or any(cells[len(names) :]):
+            self.faults["row"] = (
+                f"line {line} has {len(cells)} values for {len(names)} columns, so it is not read: "
+                "write decimal points, not commas, and a separator for each empty cell"
+            )
+            return False
+        return True
+
+    def _add_row(
+        self,
+        columns: "Columns",
+        cells: list[str],
+        values: list[float | None],
+        number: int,
+        line: int,
+    ) -> bool:
         """Whether what follows can be read: a step that cannot be read leaves out everything."""
-        cells = (cells + [""] * len(columns.names))[: len(columns.names)]
-        values = [*map(parse_number, cells)]
-        known = [step for i in columns.counters if (step := values[i]) is not None]
-        step = next((step for step in known if not isnan(step)), None)
-        if columns.counters and step is None:
+        if missing := max(0, len(columns.names) - len(cells)):
+            cells, values = [*cells, *[""] * missing], [*values, *[None] * missing]
+        counters = columns.steps(values, number)
+        if columns.counters and not counters:
             texts = (cells[index].strip() for index in columns.counters)
             odd = next((text for text in texts if ODD_NUMBER.match(text)), "")
             if odd:
-                self.points = {}
-                self._note_odd(columns.names[columns.counters[0]], odd, line)
-            return not odd
+                self.points.clear()
+                self._note_odd(columns.names[next(iter(columns.counters))], odd, line)
+                return False
+        self.has_steps = self.has_steps or bool(counters)
         phase, part = columns.phase_and_part(cells, values)
         prefix = f"{phase}." if phase else ""
         self.prefixes.add(prefix)
-        epoch = values[columns.epoch] if columns.epoch in columns.counters[1:] else None
         for index, name in columns.metrics.items():
             value = values[index]
             if value is not None:
-                at = number if step is None else step
-                self.add_counted(prefix + name, at, epoch, value, part, step is not None)
+                self.add_counted(prefix + name, counters, value, part)
                 if self.words:
                     self.words.pop(name, None)
             elif ODD_NUMBER.match(text := cells[index].strip()):
@@ -201,19 +218,36 @@ class Columns:
 
     Attributes:
         names: of all of them.
-        counters: of steps, the preferred one first.
-        epoch: the counter of epochs; -1 where there is none.
-        phases: say which part of the training a row is of.
-        parts: say so, too, also by numbers.
+        counters: what columns count, the preferred one first.
+        phases: columns that say which part of the training a row is of.
+        parts: columns that say so, too, also by numbers.
         metrics: the name of each other column.
     """
 
     names: Sequence[str]
-    counters: Sequence[int]
-    epoch: int
+    counters: Mapping[int, str]
     phases: Sequence[int]
     parts: set[int]
-    metrics: dict[int, str]
+    metrics: Mapping[int, str]
+
+    @cached_property
+    def is_history(self) -> bool:
+        """Whether the rows are the epochs of Keras' `History`, as pandas writes it: without a step,
+        and nothing but metrics, each beside that of the validation."""
+        names = set(self.metrics.values()) - RATES
+        pairs = {name.removeprefix("val_") for name in names}
+        return not self.counters and names == pairs | {f"val_{name}" for name in pairs}
+
+    def steps(self, values: Sequence[float | None], number: int) -> dict[str, float]:
+        """The steps that a row states, the preferred one first.
+
+        Args:
+            number: of the row, from 1.
+        """
+        if self.is_history:
+            return {STEP_NAMES[0]: float(number)}
+        found = ((name, values[index]) for index, name in self.counters.items())
+        return {name: step for name, step in found if step is not None and not isnan(step)}
 
     def phase_and_part(
         self, cells: Sequence[str], values: Sequence[float | None]
@@ -224,41 +258,21 @@ class Columns:
         told = self.parts
         if None in values:
             told = self.parts | {i for i, value in enumerate(values) if value is None}
-        row = {self.names[index]: cells[index] for index in sorted(told)}
-        return phase, part_of(row, phase, bool(self.counters)) if row else {}
+        row = {self.names[index]: cells[index] for index in sorted(told) if index < len(self.names)}
+        return phase, part_of(row, phase) if row else {}
 
 
-def tables_in(lines: Sequence[str]) -> Iterator[tuple[int, list[str], list[Row]]]:
-    """The tables of a file below each other: the header's line, its names, and the rows."""
-    begin = lines_above_header(lines)
-    while begin < len(lines):
-        reader = csv.reader(lines[begin:], delimiter=delimiter_of(*lines[begin : begin + 2]))
-        header, first, rows, has_numbers = next(reader), begin, list[Row](), False
-        header[:1] = [name.removeprefix("# ") for name in header[:1]]  # as numpy.savetxt writes it
-        begin = len(lines)
-        for cells in reader:
-            at = first + reader.line_num - 1
-            if NUMBER_CELL.search(lines[at]):
-                has_numbers = True
-            elif has_numbers and is_header(lines[at - 1 : at + 2], header):
-                begin = at
-                break
-            if cells:
-                rows.append((at + 1, cells))
-        yield first + 1, header, rows
+def is_header(cells: Sequence[str], names: Sequence[str], line_above: str) -> bool:
+    """Whether a row of words is a header: it has a word for each column, or one that is known, or
+    stands apart. Empty cells and signs of a missing value are no words of one."""
+    found = [cell.strip(" \t\r\n\ufeff") for cell in cells]
+    words = {word for word in found if not NO_LABEL.fullmatch(word)}
+    is_apart = not words.isdisjoint((*STEP_NAMES, *names)) or not line_above.strip()
+    is_new = 1 < len(words) == len(found) and (len(words) == len(names) or is_apart)
+    return found == list(names) or is_new
 
 
-def is_header(lines: Sequence[str], header: Sequence[str]) -> bool:
-    """Whether the second of three lines is a later header: its names are known, or apart."""
-    cells = next(csv.reader(lines[1:], delimiter=delimiter_of(*lines[1:])))
-    names = [cell.strip(" \t\r\n\ufeff") for cell in cells]
-    words = {name for name in names if not NO_LABEL.fullmatch(name) and parse_number(name) is None}
-    known = words.intersection((*STEP_NAMES, *map(str.strip, header)))
-    is_again = names == [name.strip() for name in header]
-    return is_again or (1 < len(names) == len(words) and bool(known or not lines[0].strip()))
-
-
-def delimiter_of(head: str, first: str = "") -> str:
+def delimiter_of(head: str = "", first: str = "") -> str:
     """What separates the columns: most frequent in both lines, or in the header."""
     head, first = (re.sub('"[^"]*"', "", line) for line in (head, first))
     counts = {one: (head.count(one), first.count(one)) for one in DELIMITERS}

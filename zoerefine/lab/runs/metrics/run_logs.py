@@ -187,14 +187,9 @@ class RunLogs:
         return 0.0
 
     def undecided(self) -> set[str]:
-        """Metrics whose steps are not sure yet: those that are guessed, and those that may begin
-        again in every epoch, with values of one so far."""
+        """Metrics whose steps may begin again in every epoch, with values of one so far."""
         found = (pair for log in self.logs.values() for pair in log.counted.items())
-        return {
-            name
-            for name, one in found
-            if one.is_guessed or (len(one.by_epoch) == 1 and not one.restarts)
-        }
+        return {name for name, one in found if len(one.by_coarse) == 1 and not one.restarts}
 
     def _parsed_patterns(self) -> list[MetricPattern]:
         found = []
@@ -225,11 +220,11 @@ class RunLogs:
         places = [self._shown_place(log) for log in used if log.points or log.finals]
         places += [self.run.results_file.name] if self.results else []
         faults = [f"{log.place}: {fault}" for log in used for fault in log.faults.values()]
-        if not any(log.kind is Kind.LOOSE_TABLE for log in used):
-            loose = [log for log in self.logs.values() if log.kind is Kind.LOOSE_TABLE]
-            faults += not_read(loose, found)
+        if not series and not self.results:
+            faults += filter(None, map(rows_without_steps, used))
         if self.attempt == 1:
             faults += filter(None, map(begun_again, self._by_kind()))
+            faults += filter(None, map(gone_back, used))
         return RunMetrics(
             source=first_few(places, NAMED),
             series=series,
@@ -246,18 +241,11 @@ class RunLogs:
         return str((files[0] if len(files) == 1 else log.path).relative_to(self.run.path))
 
     def _by_kind(self) -> list[list[MetricLog]]:
-        """The logs that count by their kind, the most explicit kind first.
-
-        metrics.jsonl stands for itself. A table that counts no steps may be anything: it counts
-        only where there is nothing else.
-        """
-        rows, events, stores, tables, output, documents, loose = (
-            [log for log in self.logs.values() if log.kind is kind] for kind in Kind
-        )
+        """The logs by their kind, the most explicit kind first; metrics.jsonl stands for itself."""
+        rows, *others = ([log for log in self.logs.values() if log.kind is kind] for kind in Kind)
         if any(log.points for log in rows):
-            return [rows, output]
-        counted = [events, stores, tables, output, documents]
-        return counted if any(log.points for logs in counted for log in logs) else [*counted, loose]
+            return [rows, [log for log in self.logs.values() if log.kind is Kind.OUTPUT]]
+        return [rows, *others]
 
 
 def named_points(logs: Sequence[MetricLog], restarted: float) -> Iterator[tuple[str, Points]]:
@@ -291,15 +279,28 @@ def named_points(logs: Sequence[MetricLog], restarted: float) -> Iterator[tuple[
             yield str(inner / name) if inner.parts and len(places) > 1 else name, points
 
 
-def not_read(tables: Sequence[MetricLog], found: Iterable[str]) -> list[str]:
-    """What to note of tables without steps that are not read, where no other log has a metric."""
-    names = sorted({name for log in tables for name in log.points}.difference(found))
-    places = first_few(sorted(log.place for log in tables if log.points), NAMED)
-    return names and [
-        f"{places}: rows without a step are read only where there is no other log, so "
-        f"{first_few(names, NAMED)} {'is' if len(names) == 1 else 'are'} not read: write a column "
-        "step"
-    ]
+def rows_without_steps(log: MetricLog) -> str:
+    """What to note of a table whose rows are not read."""
+    names = sorted(log.without_steps())
+    if not names:
+        return ""
+    return (
+        f"{log.place}: several rows without a step state {first_few(names, NAMED)}, which "
+        f"{'is' if len(names) == 1 else 'are'} not read: write a column step"
+    )
+
+
+def gone_back(log: MetricLog) -> str:
+    """What to note where the rows of one attempt go back in their steps."""
+    return next(
+        (
+            f"{log.place}: the rows of {name} go back to step {step:g}, though the job was started "
+            "once: the last value of each step counts. If they are several trainings, write a "
+            "file for each"
+            for name, step in log.goes_back.items()
+        ),
+        "",
+    )
 
 
 def is_written_after(log: MetricLog, time_s: float) -> bool:

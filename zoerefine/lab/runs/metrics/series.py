@@ -38,12 +38,15 @@ VARYING = re.compile(
     |overflow|skipped|notes?|comments?|status|state|message|msg|info|text) \W*"""
 )
 NO_LABEL = re.compile(r"(?i)-*|#?n/?a|<na>|\?|none|null")
-# Beside a step these may differ after a resume.
+# These may differ after a resume.
 MACHINE = re.compile(r"host|node|gpu|cuda|device|machine|server|job|pid|user|commit|git|version")
 
 # Columns and keys that count steps, the preferred one first. None of them is a metric.
-EPOCH = "epoch"
-STEP_NAMES = ("step", "global_step", "iteration", "iter", "episode", "round", EPOCH)
+STEP_NAMES = ("step", "global_step", "total_timesteps", "current_steps", "num_updates", "iteration",
+              "iter", "training_iteration", "episode", "round", "epoch")  # fmt: skip
+# Of these a step may begin again in each one, the finest first.
+COARSE = ("episode", "round", "epoch")
+BELOW_A_GROUP = ("global_step", "total_timesteps")  # also as train/global_step
 # Say which part of the training a row is of: `train`, `val`. The first part of its metrics' names.
 PHASES = ("phase", "split", "mode")
 ODD_NUMBER = re.compile(r"[-+]?[.,]?\d")  # what begins like a number
@@ -90,39 +93,38 @@ class Kind(Enum):
     ROWS = "metrics.jsonl"
     EVENTS = "TensorBoard's event files"
     STORES = "the store of another tracker"
-    TABLE = "a CSV file that counts steps"
+    TABLE = "a table whose rows state their steps"
     OUTPUT = "the job's output"
-    DOCUMENT = "a JSON document of final values"
-    LOOSE_TABLE = "a CSV file that counts no steps"
+    DOCUMENT = "final values"
 
 
 @dataclass
 class CountedMetric:
-    """What rows that may state an epoch or a part of the training say of a metric.
+    """What the rows of a table say of a metric beside its values.
 
     Attributes:
-        by_epoch: the values of rows that state an epoch beside their step.
-        last: step and epoch of the last such row.
-        restarts: the steps begin again in every epoch: the epoch is the step.
-        parts: the part of the training and the value of each step and epoch.
-        alike: what every row without a step says of itself; None before the first one.
-        is_guessed: its steps are counted from the only one that is stated so far.
-        is_mixed: its rows of one step, or without steps, are of several parts. It is not read.
+        counter: the column that counts its steps: that of its first row with one.
+        last: step and coarser step (such as the epoch) of its last row.
+        by_coarse: the values of rows that state a coarser step, too.
+        restarts: the steps begin again in every coarser one, which is the step then.
+        parts: the part of the training and the value of each step and coarser step.
+        is_mixed: its rows are of several parts, or some lack the step. It is not read.
         turns: what its rows name, in this order, by column.
-        rows: how many they are.
+        rows: how many of them name a part.
+        loose: the values of rows without its counter.
     """
 
-    by_epoch: Points = field(default_factory=dict)
+    counter: str = ""
     last: tuple[float, float] = (-math.inf, math.inf)
+    by_coarse: Points = field(default_factory=dict)
     restarts: bool = False
     parts: dict[tuple[float, float | None], tuple[Mapping[str, str], float]] = field(
         default_factory=dict
     )
-    alike: Mapping[str, str] | None = None
-    is_guessed: bool = False
     is_mixed: bool = False
     turns: dict[str, dict[str, None]] = field(default_factory=dict)
     rows: int = 0
+    loose: set[float] = field(default_factory=set)
 
     def come_again(self, part: Mapping[str, str]) -> Mapping[str, str]:
         """What stood between two turns of a part: of `train`, `val`, `train` it is `val`.
@@ -133,12 +135,38 @@ class CountedMetric:
         self.rows += 1
         for key, label in part.items():
             before = self.turns.setdefault(key, {})
-            last, is_part = next(reversed(before), label), NUMBERED.fullmatch(key.strip().lower())
+            last = next(reversed(before), label)
             comes_again = last != label and label in before
             before.setdefault(label)
-            if is_part and (comes_again or 3 <= len(before) == self.rows):
+            is_apart = comes_again or 3 <= len(before) == self.rows
+            if is_apart and NUMBERED.fullmatch(key.strip().lower()):
                 return {key: last}
         return {}
+
+    def coarse_step(self, counters: Mapping[str, float]) -> float | None:
+        """The step in which that of its counter may begin again; None where the row has none."""
+        for key in COARSE if len(counters) > 1 else ():
+            if key in counters and key != self.counter:
+                return counters[key]
+        return None
+
+    def apart(
+        self, name: str, step: float, coarse: float | None, value: float, part: Mapping[str, str]
+    ) -> tuple[str, Mapping[str, str], Mapping[str, str]] | None:
+        """Where a row is of another part than one before, and how; None where it is not."""
+        before, known = self.parts.setdefault((step, coarse), (part, value))
+        own = name.rpartition(".")[2]  # a number in a column of parts is a metric, too
+        both = {key: before[key] for key in part if key in before and key != own}
+        if any(part[key] != both[key] for key in both) and not same_number(known, value):
+            return f"of step {step:g}", both, {key: part[key] for key in both}
+        if other := self.come_again(part):
+            return "in turns", other, {key: part[key] for key in other}
+        return None
+
+    def add_loose(self, value: float) -> None:
+        """Record the value of a row without a step. Two are as many as any number of them."""
+        if self.counter or len(self.loose) < 2:
+            self.loose.add(value)
 
 
 @dataclass
@@ -154,6 +182,7 @@ class MetricLog:
         hyperparameters: by name.
         faults: what could not be read, by the place of the fault.
         counted: what rows say of a metric beside its values, by metric.
+        goes_back: the step to which the rows of a metric went back with another value, by metric.
         earlier: metrics of which only an earlier attempt of the job has logged values so far.
         stamp: what tells the file from what it was before.
     """
@@ -162,6 +191,7 @@ class MetricLog:
     place: str
     points: dict[str, Points] = field(default_factory=dict)
     counted: dict[str, CountedMetric] = field(default_factory=lambda: defaultdict(CountedMetric))
+    goes_back: dict[str, float] = field(default_factory=dict)
     earlier: set[str] = field(default_factory=set)
     finals: dict[str, float] = field(default_factory=dict)
     hyperparameters: dict[str, Any] = field(default_factory=dict)
@@ -200,56 +230,70 @@ class MetricLog:
         return points
 
     def add_counted(
-        self,
-        name: str,
-        step: float,
-        epoch: float | None,
-        value: float,
-        part: Mapping[str, str],
-        has_step: bool,
+        self, name: str, counters: Mapping[str, float], value: float, part: Mapping[str, str]
     ) -> None:
-        """Record one value of a row that may also state its epoch, and its part of the training.
+        """Record one value of a table's row.
 
         Args:
-            part: of `part_of`. Values of several parts at one step, or without one, are no series.
-            has_step: the step is stated, not counted.
+            counters: the steps that the row states, by the column, the preferred one first.
+            part: of `part_of`. Values of several parts at one step are no series.
         """
-        epoch = None if epoch is None or math.isnan(epoch) else epoch
         one = self.counted[name]
+        one.counter = one.counter or next(iter(counters), "")
+        step, coarse = counters.get(one.counter), one.coarse_step(counters)
         if one.is_mixed:
             return
-        if not has_step:
-            one.alike = part if one.alike is None else one.alike
-            if part != one.alike:
-                return self._leave_out(name, "without a step", one.alike, part)
-        elif part:
-            before, known = one.parts.setdefault((step, epoch), (part, value))
-            own = name.rpartition(".")[2]  # a number in a column of parts is a metric, too
-            both = {key: before[key] for key in part if key in before and key != own}
-            if any(part[key] != both[key] for key in both) and not same_number(known, value):
-                return self._leave_out(name, f"of step {step:g}", both, {k: part[k] for k in both})
-            if other := one.come_again(part):
-                return self._leave_out(name, "in turns", other, {k: part[k] for k in other})
-        if epoch is not None:
-            one.by_epoch[epoch] = value
+        if step is None or (one.restarts and coarse is None):
+            return one.add_loose(value)
+        if part and (where := one.apart(name, step, coarse, value, part)):
+            return self._leave_out(name, *where)
+        if coarse is not None:
+            one.by_coarse[coarse] = value
             if name in self.earlier:
-                discard_after(one.by_epoch, epoch)
-            one.restarts = one.restarts or (epoch > one.last[1] and step <= one.last[0])
-            one.last = step, epoch
-            if one.restarts:
-                self.points[name], step = one.by_epoch, epoch
-        points = self.points.get(name)
-        if points is None or self.earlier:
-            points = self.points_from(name, step)
+                discard_after(one.by_coarse, coarse)
+            one.restarts = one.restarts or (coarse > one.last[1] and step <= one.last[0])
+        goes_back = step < one.last[0] and name not in self.earlier
+        one.last = step, math.inf if coarse is None else coarse
+        if one.restarts and coarse is not None:
+            self.points[name], step, goes_back = one.by_coarse, coarse, False
+        points = self.points_from(name, step)
+        if goes_back and not same_number(points.get(step, value), value):
+            self.goes_back.setdefault(name, step)
         points[step] = value
+
+    def settle(self, ended: bool) -> None:
+        """Decide about rows without a step: one states the final value of its metric, if no others
+        state its steps."""
+        last = max((max(points) for points in self.points.values() if points), default=1.0)
+        may_end = ended and not self.without_steps()
+        for name, one in self.counted.items():
+            points = self.points.get(name, {})
+            if points and one.loose.difference(points.values()):
+                one.is_mixed = bool(self.points.pop(name))
+            elif may_end and len(one.loose) == 1 and not one.is_mixed:
+                self.points.setdefault(name, {last: next(iter(one.loose))})
+        mixed = sorted(name for name, one in self.counted.items() if one.is_mixed and one.loose)
+        if mixed:
+            self.faults["steps"] = (
+                f"some rows state a step and others none, so {first_few(mixed, NAMED)} "
+                f"{'is' if len(mixed) == 1 else 'are'} not read: write the step of each row"
+            )
+
+    def without_steps(self) -> set[str]:
+        """Metrics that are not read since several rows without a step state them."""
+        return {
+            name for name, one in self.counted.items() if not one.counter and len(one.loose) > 1
+        }
 
     def begin_attempt(self) -> None:
         """The job was started again: what follows replaces values of the same and later steps."""
         self.earlier = set(self.points)
+        for one in self.counted.values():
+            one.loose.clear()
 
     def forget(self) -> None:
         """Before a file is read anew."""
-        self.points, self.earlier, self.faults = {}, set(), {}
+        self.points, self.earlier, self.faults, self.goes_back = {}, set(), {}, {}
         self.counted.clear()
 
     def _leave_out(
@@ -266,11 +310,11 @@ class MetricLog:
         self.faults["parts"] = (
             f"rows {where} differ in {differ[0] or 'the first column'} ({', '.join(shown)}), so "
             f"{first_few(mixed, NAMED)} {'is' if len(mixed) == 1 else 'are'} not read: "
-            "write a file for each part, its name in a column split, or the step of each row"
+            "write a file for each part, or its name in a column split"
         )
 
 
-def part_of(row: Mapping[str, Any], phase: str, has_step: bool) -> dict[str, str]:
+def part_of(row: Mapping[str, Any], phase: str) -> dict[str, str]:
     """The columns of a row that say which part of a training, or which thing, it is about.
 
     Args:
@@ -279,7 +323,7 @@ def part_of(row: Mapping[str, Any], phase: str, has_step: bool) -> dict[str, str
     found = {}
     for name, value in row.items():
         word = name.strip().lower()
-        if isinstance(value, str | int | float) and not (has_step and MACHINE.search(word)):
+        if isinstance(value, str | int | float) and not MACHINE.search(word):
             label = label_of(word, str(value).strip())
             if label not in ("", phase):
                 found[name] = label
@@ -294,6 +338,14 @@ def label_of(column: str, text: str) -> str:
         is_part = SETTING.fullmatch(column) or (NUMBERED.fullmatch(column) and not number % 1)
         return f"{number:.15g}" if is_part else ""
     return "" if VARYING.fullmatch(column) or NO_LABEL.fullmatch(text) else text
+
+
+@lru_cache(1024)
+def counter_of(name: str) -> str:
+    """What a column or key counts, one of `STEP_NAMES`; empty where it counts nothing."""
+    word = name.strip().lower()
+    leaf = word.rpartition("/")[2]
+    return word if word in STEP_NAMES else leaf if leaf in BELOW_A_GROUP else ""
 
 
 def discard_after(points: Points, step: float) -> None:

@@ -15,13 +15,14 @@ from zoerefine.base.run_dir import require_file
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.runs.metrics.pattern import MetricPattern
 from zoerefine.lab.runs.metrics.series import (
-    EPOCH,
     MAX_BYTES,
     PHASES,
     STEP_NAMES,
     Kind,
     MetricLog,
     as_number,
+    counter_of,
+    parse_number,
     part_of,
 )
 
@@ -63,8 +64,8 @@ class LineLog(MetricLog):
     """A log that is read line by line.
 
     Attributes:
-        since: where in the file the job's last start is. What stands before counts only with a
-            step of its own that has not come again: see `begin_attempt`.
+        since: where in the file the job's last start is. What stands before counts up to the first
+            step that has come again: see `begin_attempt`.
         skipped: how many bytes at the beginning are not the job's.
     """
 
@@ -99,84 +100,40 @@ class JsonLog(LineLog):
     """metrics.jsonl: one JSON object a line, with a step and metrics, which may be nested.
 
     Attributes:
-        is_appended: whether a job that is started again only appends. If not, rows without a step
-            all count.
-        lines_before: lines before the job's last start.
-        last: of the last row that states its step: the step, an epoch beside it, and whether the
-            step is finer than epochs. Rows with an epoch alone count where no finer ones are.
-        stated: how many rows state a step. The rows below the only one are counted from it.
-        has_steps: whether a row has stated one.
+        has_steps: whether a row states its step.
     """
 
-    is_appended: bool = True
-    lines_before: int = 0
-    last: tuple[float, float | None, bool] | None = None
-    stated: int = 0
     has_steps: bool = False
 
     @property
     def kind(self) -> Kind:
         return Kind.ROWS
 
-    def begin_attempt(self) -> None:
-        """As of any log; the steps of the attempt before are not those of its rows."""
-        super().begin_attempt()
-        self.last, self.stated = None, 0
-
     def update(self, ended: bool) -> None:
         """Read the new rows."""
         for line in self.reader.new_lines(ended):
             if self.reader.offset <= self.skipped:
-                self.lines_before = self.reader.number
                 continue
-            is_earlier = self.is_earlier(self.reader.offset) and self.is_appended
-            if is_earlier:
-                self.lines_before = self.reader.number
+            self.is_earlier(self.reader.offset)
             row = parse_object(line)
             if row is not None:
-                self._add_row(row, is_earlier)
+                self._add_row(row)
             elif line.rstrip().endswith("}"):  # else a kill cut it off
                 self.faults["line"] = f"line {self.reader.number} is not a JSON object"
+        self.settle(ended)
 
-    def _add_row(self, row: dict[str, Any], is_earlier: bool) -> None:
-        stated = step_of(row)
-        if stated is None and is_earlier:
-            return
-        if stated is not None:
-            self.has_steps = True
-            self._end_guess()
-            is_finer = any(as_number(row.get(name)) is not None for name in STEP_NAMES[:-1])
-            step, epoch = stated, as_number(row.get(EPOCH)) if is_finer else None
-            if not isnan(step) and (is_finer or not (self.last and self.last[2])):
-                self.last = step, epoch, is_finer
-        elif self.last:
-            step, epoch, _ = self.last
-        else:
-            step, epoch = self.reader.number - self.lines_before, None
-        phase = next((row[name] for name in PHASES if isinstance(row.get(name), str)), "")
-        has_step = stated is not None
-        prefix, part = f"{phase}." if phase else "", part_of(row, phase, has_step)
+    def _add_row(self, row: dict[str, Any]) -> None:
+        counters = steps_of(row)
+        self.has_steps = self.has_steps or bool(counters)
+        low = {name.lower(): value for name, value in row.items()}
+        phase = next((low[name] for name in PHASES if isinstance(low.get(name), str)), "")
+        prefix, part = f"{phase}." if phase else "", part_of(row, phase)
         for name, value in row.items():
             number = as_number(value)
-            if number is not None and name not in STEP_NAMES and not isnan(step):
-                at = step if has_step or self.stated != 1 else self._guessed(prefix + name, step)
-                self.add_counted(prefix + name, at, epoch, number, part, has_step)
-            elif has_step and isinstance(value, str) and prefix + name in self.points:
+            if number is not None and not counter_of(name):
+                self.add_counted(prefix + name, counters, number, part)
+            elif counters and isinstance(value, str) and prefix + name in self.points:
                 self.leave_out_before(prefix + name, value)
-
-    def _guessed(self, name: str, step: float) -> float:
-        """The step behind a metric's last one; the one that is stated where it has none."""
-        if not (points := self.points.get(name)):
-            return step
-        self.counted[name].is_guessed = True
-        return next(reversed(points)) + 1
-
-    def _end_guess(self) -> None:
-        """A row states a step: it is the first one, or what was guessed is all of the first's."""
-        self.stated += 1
-        for name in [name for name, one in self.counted.items() if one.is_guessed]:
-            points, self.counted[name].is_guessed = self.points[name], False
-            self.points[name] = {next(iter(points)): points.popitem()[1]}
 
 
 # Files of JSON objects, one a line: scalars.json of MMLab, metrics.json of detectron2, any .jsonl.
@@ -197,13 +154,12 @@ class RowsLog(JsonLog):
     A file of another form holds nothing.
 
     Attributes:
-        form: as which kind of log it counts. Rows without a step count as a table without one.
+        form: as which kind of log it counts.
         epoch: that a document states, at its end.
     """
 
     form: Kind = Kind.TABLE
     epoch: float | None = None
-    is_appended: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -221,10 +177,10 @@ class RowsLog(JsonLog):
         if row is None or is_single:
             self._read_document()
             return
-        if self.form is Kind.DOCUMENT:  # its first line was
+        if self.form is Kind.DOCUMENT and not self.counted:  # its first line was
             self.points = {}
         super().update(ended)
-        self.form = Kind.TABLE if self.has_steps else Kind.LOOSE_TABLE
+        self.form = Kind.TABLE if self.has_steps else Kind.DOCUMENT
 
     def _read_document(self) -> None:
         if self.path.suffix != ".json" or not self.has_changed():
@@ -232,13 +188,13 @@ class RowsLog(JsonLog):
         self.form, self.points = Kind.DOCUMENT, {}
         text = self.path.read_text(encoding="utf-8", errors="replace")
         document = parse_object(text) or {}
-        self.epoch = as_number(document.get(EPOCH))
+        self.epoch = steps_of(document).get("epoch")
         if self.path.name == TRAINER_STATE:
             return self._read_history(document.get("log_history"))
-        step = step_of(document) or 1
+        step = next(iter(steps_of(document).values()), 1.0)
         for name, value in document.items():
             number, steps = as_number(value), document.get(f"{name.removesuffix('values')}steps")
-            if number is not None and name not in STEP_NAMES:
+            if number is not None and not counter_of(name):
                 self.add(name, step, number)
             elif name.endswith(".values") and isinstance(value, list) and isinstance(steps, list):
                 self.form = Kind.TABLE  # Sacred's
@@ -277,10 +233,18 @@ def results_of_trainers(logs: Sequence[MetricLog]) -> list[MetricLog]:
     ]
 
 
-def step_of(row: Mapping[str, Any]) -> float | None:
-    """The step that a row of JSON states; None where it has none."""
-    steps = (as_number(row.get(name)) for name in STEP_NAMES)
-    return next((step for step in steps if step is not None), None)
+def steps_of(row: Mapping[str, Any]) -> dict[str, float]:
+    """The steps that a row of JSON states, by what they count, the preferred one first.
+
+    Some scripts write numbers as texts.
+    """
+    found: dict[str, float] = {}
+    for key, value in row.items():
+        if counter := counter_of(key):
+            step = parse_number(value) if isinstance(value, str) else as_number(value)
+            if step is not None and not isnan(step):
+                found.setdefault(counter, step)
+    return {name: found[name] for name in STEP_NAMES if name in found}
 
 
 def read_results(path: Path) -> tuple[dict[str, float], str]:
