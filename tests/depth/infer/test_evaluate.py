@@ -153,7 +153,7 @@ def test_frames_of_training_scenes_are_counted_wherever_the_data_were_copied(
     assert found == {"frames": 12, "unknown": 0, "of": 16}
     assert line.startswith("12 of 16 evaluated frames are of scenes of the bundle's training")
     assert line.endswith(
-        "(pictures are compared by name and bytes, so resized ones count as others)"
+        "(whole scenes are compared, so a part of one, or one of resized pictures, is another)"
     )
 
     every = sorted(rgb.iterdir())  # another picture in each scene: what scene it is is unknown

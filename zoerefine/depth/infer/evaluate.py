@@ -138,7 +138,7 @@ def training_scenes_line(report: dict[str, Any]) -> str:
         return f"unknown whether these scenes are in the bundle's training data: {found['reason']}"
     unknown = f"; unknown of {found['unknown']}: {found['reason']}" if found["unknown"] else ""
     of = f"{found['frames']} of {found['of']} evaluated frames"
-    how = "pictures are compared by name and bytes, so resized ones count as others"
+    how = "whole scenes are compared, so a part of one, or one of resized pictures, is another"
     return f"{of} are of scenes of the bundle's training or validation ({how}){unknown}"
 
 
