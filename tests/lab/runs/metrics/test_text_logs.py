@@ -114,7 +114,7 @@ def test_a_row_with_other_columns_and_doubled_columns_are_left_out_and_named(run
         ("step;loss\n1;1\n2;0,5\n3;0,25\n", "loss", "0,5"),
         ("step;loss\n1;0,75\n2;0,5\n", "loss", "0,75"),
         ('step,loss\n1,100\n2,"1,000"\n', "loss", "1,000"),
-        ("step,loss\n1,100\n2,12%\n", "loss", "12%"),
+        ("step,loss\n1,100\n2,12%\nbest,100\n", "loss", "12%"),
         ('step,loss\n999,0.5\n"1,000",0.25\n', "step", "1,000"),
     ],
 )

@@ -137,8 +137,7 @@ class CsvLog(MetricLog):
         )
 
     def _refuse_second_table(self, line: int) -> None:
-        self.points.clear()
-        self.counted.clear()
+        self.discard()
         self.faults["header"] = (
             f"a second table begins in line {line}, so neither is read: write a file for each"
         )
@@ -170,7 +169,7 @@ class CsvLog(MetricLog):
             texts = (cells[index].strip() for index in columns.counters)
             odd = next((text for text in texts if ODD_NUMBER.match(text)), "")
             if odd:
-                self.points.clear()
+                self.discard()
                 self._note_odd(columns.names[next(iter(columns.counters))], odd, line)
                 return False
         self.has_steps = self.has_steps or bool(counters)
@@ -194,11 +193,11 @@ class CsvLog(MetricLog):
         is a word (`diverged`): an earlier value would count as the final one. Hashes and one pair
         (`3,3`) in all rows need no note."""
         for column, (text, line) in self.words.items():
-            if any([self.points.pop(prefix + column, None) for prefix in self.prefixes]):
+            if any([self.discard_metric(prefix + column) for prefix in self.prefixes]):
                 self._note_odd(column, text, line)
         for column, cells in self.odd.items():
             text, line = cells[0]
-            read = [self.points.pop(prefix + column, None) for prefix in self.prefixes]
+            read = [self.discard_metric(prefix + column) for prefix in self.prefixes]
             is_pair = not any(read) and len(cells) > 1 and {text} == {one for one, _ in cells}
             is_measured = MEASURED.fullmatch(text) and "parts" not in self.faults
             is_value = any(read) or WITH_COMMA.fullmatch(text) or is_measured

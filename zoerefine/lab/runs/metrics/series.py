@@ -293,8 +293,18 @@ class MetricLog:
 
     def forget(self) -> None:
         """Before a file is read anew."""
-        self.points, self.earlier, self.faults, self.goes_back = {}, set(), {}, {}
+        self.earlier, self.faults, self.goes_back = set(), {}, {}
+        self.discard()
+
+    def discard(self) -> None:
+        """Leave out everything that was read."""
+        self.points = {}
         self.counted.clear()
+
+    def discard_metric(self, name: str) -> bool:
+        """Leave out what was read of a metric; whether there was something."""
+        self.counted.pop(name, None)
+        return bool(self.points.pop(name, None))
 
     def _leave_out(
         self, name: str, where: str, before: Mapping[str, str], part: Mapping[str, str]

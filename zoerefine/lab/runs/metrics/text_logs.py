@@ -79,7 +79,7 @@ class LineLog(MetricLog):
 
     def leave_out_before(self, name: str, text: str) -> None:
         """A metric has a text for a value: an earlier one could count as the final one."""
-        self.points.pop(name, None)
+        self.discard_metric(name)
         self.faults[f"value of {name}"] = (
             f"values of {name} up to '{text[:40]}' are left out, which is not a number: write "
             "digits and a decimal point; a pattern's group may end there"
