@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoerefine.base.config import Config, load_config
 from zoerefine.base.config.schema import SEARCH
-from zoerefine.base.config.search import OWN_KEYS
+from zoerefine.base.config.searched_keys import OWN_KEYS
 from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import UserError
 from zoerefine.base.progress import say

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from zoerefine.base.config.search import TreeKeys
+from zoerefine.base.config.searched_keys import TreeKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.read import parse_mapping
 from zoerefine.base.yaml.script_overrides import merge_overrides

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoerefine.base.config import defaults
-from zoerefine.base.config.search import OWN_KEYS, TreeKeys
+from zoerefine.base.config.searched_keys import OWN_KEYS, TreeKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.keys import with_values
 from zoerefine.base.yaml.read import Document

@@ -323,3 +323,38 @@ class OpenMapping(ValueType):
             raise WrongValue(key, f"cannot be {shown(value)}: {fault}")
         elif not isinstance(value, bool | int | float | str):
             raise WrongValue(key, f"must be a number, a text, true or false, got {shown(value)}")
+
+
+@dataclass(frozen=True)
+class PlainData(ValueType):
+    """Values for a key that now has the value `like`; null allows everything, and is allowed."""
+
+    like: Any = None
+
+    @property
+    def allowed(self) -> str:
+        if isinstance(self.like, bool):
+            return "true or false"
+        if isinstance(self.like, int | float):
+            return "a number"
+        return "a text" if isinstance(self.like, str) else "plain data without NaN"
+
+    def read(self, value: Any, key: str) -> Any:
+        if isinstance(value, float) and math.isnan(value):
+            raise self.wrong(value, key)
+        if value is None or self.like is None or isinstance(self.like, list | Mapping):
+            return value
+        if isinstance(self.like, str):
+            fits = isinstance(value, str)
+        elif isinstance(self.like, bool) or isinstance(value, bool):
+            fits = isinstance(self.like, bool) and isinstance(value, bool)
+        else:
+            fits = isinstance(value, int | float)
+        if not fits:
+            raise self.wrong(value, key)
+        return float(value) if isinstance(self.like, float) else value
+
+    def as_written(self, value: Any, key: str, text_of: Callable[[str], str | None]) -> Any:
+        if not isinstance(self.like, str):
+            return value
+        return Text().as_written(value, key, text_of)

@@ -14,7 +14,7 @@ from typing import Any
 
 from zoerefine.base.config import load_config, to_dict
 from zoerefine.base.config.schema import SEARCH
-from zoerefine.base.config.search import OWN_KEYS, TreeKeys
+from zoerefine.base.config.searched_keys import OWN_KEYS, TreeKeys
 from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing, write_text

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from zoerefine.base.config.search import OWN_KEYS, SearchedKeys, is_range, is_single_value
+from zoerefine.base.config.search_values import is_range, is_single_value
+from zoerefine.base.config.searched_keys import OWN_KEYS, SearchedKeys
 from zoerefine.base.errors import UserError
 from zoerefine.lab.search.space.space import (
     Choice,

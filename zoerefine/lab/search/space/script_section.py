@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.config.schema import SEARCH
-from zoerefine.base.config.search import SearchedKeys, read_search
+from zoerefine.base.config.search_values import read_search
+from zoerefine.base.config.searched_keys import SearchedKeys
 from zoerefine.base.config.value_types import WrongValue
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.keys import merged

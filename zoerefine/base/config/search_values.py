@@ -1,17 +1,15 @@
-"""SEARCH: which keys of a config can be searched, and the values under them, checked.
+"""The values to try under SEARCH, checked: choices and ranges, of whole numbers or of fractions.
 
-The keys are those of our own schema, or of any tree. SEARCH mirrors the config tree. `[a, b]` is a
-choice and `{low, high, log, step}` a range. Where a group of keys stands, a list holds sub-trees,
-whose single values are set where they are chosen.
+SEARCH mirrors the config tree. `[a, b]` is a choice and `{low, high, log, step}` a range. Where a
+group of keys stands, a list holds sub-trees, whose single values are set where they are chosen.
 """
 
-import difflib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from zoerefine.base.config.schema import GROUPS, KEYS, SEARCH
+from zoerefine.base.config.schema import SEARCH
+from zoerefine.base.config.searched_keys import OWN_KEYS, SearchedKeys
 from zoerefine.base.config.value_types import (
     Flag,
     Integer,
@@ -19,125 +17,11 @@ from zoerefine.base.config.value_types import (
     MappingOf,
     Number,
     OpenMapping,
-    Text,
+    PlainData,
     ValueType,
     WrongValue,
     shown,
 )
-from zoerefine.base.yaml.keys import flatten, has_key, value_at
-
-OTHER_DATA = "trials of other data cannot be compared: begin a study for each"
-OTHER_SIZE = "trials are measured at this size and could not be compared: begin a study for each"
-# Keys, and groups of keys, that are the same for all trials of a study, and why.
-FIXED_KEYS = {
-    "LOADER.HEIGHT": OTHER_SIZE,
-    "LOADER.WIDTH": OTHER_SIZE,
-    "RUN": "it says where the study is written",
-    "DATA": OTHER_DATA,
-    "CACHE": OTHER_DATA,
-    "STUDY": "it describes the search itself",
-    "CLUSTER": "it says what a cluster reserves",
-}
-OPTIONS = "MODEL.OPTIONS"
-
-
-def why_fixed(key: str) -> str:
-    """Why a key of our own training is the same for all trials; empty where it is not."""
-    return FIXED_KEYS.get(key) or FIXED_KEYS.get(key.partition(".")[0], "")
-
-
-class SearchedKeys(Protocol):
-    """The keys that a SEARCH tree may name."""
-
-    def is_group(self, key: str) -> bool:
-        """Whether a key is a group of keys that can be searched."""
-
-    def type_of(self, key: str) -> ValueType | None:
-        """The type of a key's values; None where it cannot be searched."""
-
-    def unknown(self, key: str) -> str:
-        """Why a key cannot be searched."""
-
-
-class SchemaKeys:
-    """The keys of our own training."""
-
-    def is_group(self, key: str) -> bool:
-        return key == OPTIONS or (key in GROUPS and key not in FIXED_KEYS)
-
-    def type_of(self, key: str) -> ValueType | None:
-        if key in KEYS and not why_fixed(key):
-            return KEYS[key].type
-        group, _, word = key.rpartition(".")
-        return OpenMapping() if group == OPTIONS and word.isidentifier() else None
-
-    def unknown(self, key: str) -> str:
-        return why_fixed(key) or f"{key} is no config key of a training"
-
-
-OWN_KEYS = SchemaKeys()
-
-
-@dataclass(frozen=True)
-class TreeKeys:
-    """The keys of a script's config. The value that a key has there shows its type."""
-
-    tree: Mapping[str, Any]
-
-    def is_group(self, key: str) -> bool:
-        return has_key(self.tree, key) and isinstance(value_at(self.tree, key), Mapping)
-
-    def type_of(self, key: str) -> ValueType | None:
-        return PlainData(value_at(self.tree, key)) if has_key(self.tree, key) else None
-
-    def unknown(self, key: str) -> str:
-        known = list(flatten(self.tree))
-        same_word = [one for one in known if one.rpartition(".")[2] == key.rpartition(".")[2]]
-        close = same_word or difflib.get_close_matches(key, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)[:200]}"
-        return f"the config has no key {key}; {hint}"
-
-
-@dataclass(frozen=True)
-class PlainData(ValueType):
-    """Values for a key that now has the value `like`; null allows everything, and is allowed."""
-
-    like: Any = None
-
-    @property
-    def allowed(self) -> str:
-        if isinstance(self.like, bool):
-            return "true or false"
-        if isinstance(self.like, int | float):
-            return "a number"
-        return "a text" if isinstance(self.like, str) else "plain data without NaN"
-
-    def read(self, value: Any, key: str) -> Any:
-        if isinstance(value, float) and math.isnan(value):
-            raise self.wrong(value, key)
-        if value is None or self.like is None or isinstance(self.like, list | Mapping):
-            return value
-        if isinstance(self.like, str):
-            fits = isinstance(value, str)
-        elif isinstance(self.like, bool) or isinstance(value, bool):
-            fits = isinstance(self.like, bool) and isinstance(value, bool)
-        else:
-            fits = isinstance(value, int | float)
-        if not fits:
-            raise self.wrong(value, key)
-        return float(value) if isinstance(self.like, float) else value
-
-    def as_written(self, value: Any, key: str, text_of: Callable[[str], str | None]) -> Any:
-        if not isinstance(self.like, str):
-            return value
-        return Text().as_written(value, key, text_of)
-
-    def number(self, bounds: Mapping[str, Any]) -> ValueType:
-        """The type of a range's numbers: whole only where both bounds and `like` are."""
-        if self.like is not None and self.allowed != "a number":
-            return self
-        whole = all(isinstance(bounds[end], int) for end in ("low", "high"))
-        return Integer() if whole and not isinstance(self.like, float) else Number()
 
 
 def is_single_value(type: ValueType | None, value: Any) -> bool:
@@ -248,11 +132,7 @@ class _Reader:
         unknown = set(bounds) - set(RANGE_KEYS)
         if unknown or not {"low", "high"} <= set(bounds):
             raise WrongValue(place, f"must be {{low, high, log, step}}, got {shown(dict(bounds))}")
-        if isinstance(type, PlainData):
-            type = type.number(bounds)
-        if isinstance(type, OpenMapping):
-            whole = all(isinstance(bounds[end], int) for end in ("low", "high"))
-            type = Integer() if whole else Number()
+        type = number_type(type, bounds)
         if not isinstance(type, Integer | Number):
             raise WrongValue(place, f"must be a list: a range needs a number, not {type.allowed}")
         found = {end: type.read(bounds[end], f"{place}.{end}") for end in ("low", "high")}
@@ -267,6 +147,19 @@ class _Reader:
             raise WrongValue(place, "is a log range: it needs low above 0 and no step")
         check_length(found, place)
         return found
+
+
+def number_type(type: ValueType, bounds: Mapping[str, Any]) -> ValueType:
+    """The type of a range's numbers, for a key whose type is not declared.
+
+    They are whole only where both bounds are, and where the config has no fraction.
+    """
+    if isinstance(type, OpenMapping):
+        type = PlainData()
+    if not isinstance(type, PlainData) or isinstance(type.like, bool | str | list | Mapping):
+        return type
+    whole = all(isinstance(bounds[end], int) for end in ("low", "high"))
+    return Integer() if whole and not isinstance(type.like, float) else Number()
 
 
 def check_length(bounds: Mapping[str, Any], place: str) -> None:
