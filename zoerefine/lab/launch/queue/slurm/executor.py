@@ -13,7 +13,6 @@ submit twice. How a job ended is in its folder, since Slurm forgets jobs after a
 sites may have no accounting.
 """
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from zoerefine.base.exit_codes import INTERRUPTED, KILLED
 from zoerefine.base.progress import warn
 from zoerefine.lab.launch.queue.executor import ExecutorBusy, JobOutcome, Resources
 from zoerefine.lab.launch.queue.slurm import commands, submission
+from zoerefine.lab.launch.queue.slurm.sbatch_options import check_partition_limits, sbatch_options
 
 WORDS = {
     "BeginTime": "Slurm starts it a little later",
@@ -77,30 +77,6 @@ def key_of(reason: str) -> str:
     return reason.partition(",")[0]
 
 
-FIELD = re.compile(r"(\w+)=(\S*)")
-NO_LIMIT = ("NONE", "UNLIMITED")
-
-
-def check_partition_limits(resources: Resources) -> None:
-    """Raises `UserError` for a partition that would stop the jobs before they have begun.
-
-    Where Slurm does not answer, nothing is known.
-    """
-    try:
-        printed = commands.run_slurm("scontrol", "--oneliner", "--all", "show", "partition")
-    except commands.SlurmError:
-        return
-    chosen = resources.partition.split(",") if resources.partition else []
-    for line in printed.splitlines():
-        fields = dict(FIELD.findall(line))
-        name = fields["PartitionName"]
-        limits = (fields["DefaultTime"], fields["MaxTime"])  # of jobs that ask for none
-        limit = next((limit for limit in limits if limit not in NO_LIMIT), "")
-        if limit and (name in chosen if chosen else fields["Default"] == "YES"):
-            what = f"the time limit {limit} of the partition {name}"
-            submission.check_limit(what, submission.seconds_of(limit), resources.grace)
-
-
 LISTING_S = 5.0  # between two questions to Slurm, for all jobs together; until it is asked again
 FILE_WAIT_S = 20.0  # until a file that a node wrote is seen here: shared folders are cached
 
@@ -112,7 +88,7 @@ def slurm_executor(resources: Resources) -> Iterator["SlurmExecutor"]:
         raise UserError(
             f"Slurm's command {program} is not on PATH: run this on a machine that submits jobs"
         )
-    submission.sbatch_options(resources)
+    sbatch_options(resources)
     if not resources.time:
         check_partition_limits(resources)
     yield SlurmExecutor(resources)

@@ -17,7 +17,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.config.study_keys import TIME
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import removing_new_folders, write_json, write_text
 from zoerefine.base.files.file_lock import lock
@@ -27,13 +26,13 @@ from zoerefine.base.secrets import find_secret, secret_names
 from zoerefine.lab.launch.git.address import LOGIN_VARIABLES
 from zoerefine.lab.launch.queue.executor import JobOutcome, Resources
 from zoerefine.lab.launch.queue.slurm import commands
+from zoerefine.lab.launch.queue.slurm.sbatch_options import sbatch_options
 from zoerefine.lab.launch.variables import LIBRARY, python_path
 
 FOLDER = "slurm"
 NODE_PROGRAM = "zoerefine.lab.launch.queue.slurm.node_job"
 # USR1 comes before the time limit; it must not end the script before Python waits for it.
 SCRIPT = "#!/bin/sh\ntrap '' USR1\nexec {python} -P -m {program} {folder}\n"
-EARLY_S = 60  # Slurm may ask a job to stop so long before its grace begins
 VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 NOT_OURS = {*LOGIN_VARIABLES, RUN_FOLDER, CALLER_FOLDER, SEED, ATTEMPT}
 
@@ -220,43 +219,6 @@ def submit_script(script: Path, name: str, resources: Resources) -> str:
     printed = commands.run_slurm("sbatch", *fixed, *words, script.name, folder=script.parent,
                                  environment=environment)  # fmt: skip
     return printed.strip().partition(";")[0]  # a cluster's name may follow
-
-
-def sbatch_options(resources: Resources) -> list[str]:
-    """The options of sbatch for a job. Raises `UserError` for what Slurm cannot reserve."""
-    if resources.gpus != int(resources.gpus):
-        raise UserError(f"--gpus {resources.gpus}: Slurm reserves whole GPUs: give 1, 2, ...")
-    if resources.time:
-        check_limit(f"--time {resources.time}", seconds_of(resources.time), resources.grace)
-    # B: the signal goes to the script alone, which asks its launcher to stop.
-    words = [f"--nodes={resources.nodes}", f"--ntasks={resources.nodes}", "--ntasks-per-node=1"]
-    words += ["--requeue", "--open-mode=append", f"--cpus-per-task={resources.cpus}"]
-    words += [f"--signal=B:USR1@{resources.grace}"]
-    given = {"partition": resources.partition, "time": resources.time, "mem": resources.memory}
-    words += [f"--{name}={value}" for name, value in given.items() if value]
-    return words + ([f"--gres=gpu:{resources.gpus:.0f}"] if resources.gpus else [])
-
-
-def check_limit(what: str, limit_s: int, grace_s: int) -> None:
-    """Raises `UserError` for a time limit at which a job may be stopped before it has begun."""
-    if limit_s <= grace_s + EARLY_S:
-        raise UserError(
-            f"{what} may leave a job no time: Slurm asks it to stop --grace {grace_s} s before its "
-            f"limit, or up to {EARLY_S} s earlier; give a --time of more than "
-            f"{grace_s + EARLY_S} s, or a shorter --grace"
-        )
-
-
-def seconds_of(time: str) -> int:
-    """A time limit of Slurm in seconds: MIN, MIN:SEC, HOURS:MIN:SEC, or DAYS-HOURS[:MIN[:SEC]]."""
-    match = TIME.fullmatch(time)
-    assert match is not None, time
-    days, *parts = match.groups()
-    numbers = [int(part) for part in parts if part is not None]
-    if days is None and len(numbers) < 3:  # minutes come first
-        numbers.insert(0, 0)
-    hours, minutes, seconds = (*numbers, 0, 0)[:3]
-    return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
 
 
 def job_variables(environment: Mapping[str, str]) -> dict[str, str]:
