@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.machine.cores import described, usable_cores
+from zoerefine.base.machine.cores import usable_cores
+from zoerefine.base.machine.processor import described
 
 BUSY_LOAD = 1.0  # above this load average other processes took a core
 

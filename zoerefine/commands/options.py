@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def print_notes(bundle: Path | None, manifest: Mapping[str, Any]) -> None:
     """Say if a bundle was chosen on another processor, and what its results warn of."""
-    from zoerefine.base.machine.cores import other_processor
+    from zoerefine.base.machine.processor import other_processor
     from zoerefine.base.progress import say, warn
 
     if note := other_processor(dict(manifest)):

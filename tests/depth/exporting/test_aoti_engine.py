@@ -18,7 +18,7 @@ import torch
 
 from tests.depth.exporting.without_torchscript import HEIGHT, WIDTH, make_source
 from zoerefine.base.errors import UserError
-from zoerefine.base.machine.cores import describe_processor
+from zoerefine.base.machine.processor import describe_processor
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_bundle, read_manifest
 from zoerefine.depth.exporting.bundle.containers import PT2, container_of
 from zoerefine.depth.exporting.engine_choice import kinds_for_auto

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.machine.cores import describe_processor
+from zoerefine.base.machine.processor import describe_processor
 from zoerefine.base.registries import ENGINES
 from zoerefine.depth.exporting import engine_choice
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest

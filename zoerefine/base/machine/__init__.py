@@ -1,4 +1,4 @@
-"""The machine: cores, memory limits, the device, and a check of all that is installed."""
+"""The machine: cores, processor, memory, the device, and a check of all that is installed."""
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("cores", "device", "doctor", "memory")
+OPEN = ("cores", "device", "doctor", "memory", "openmp", "processor")

@@ -8,8 +8,8 @@ from threading import RLock
 
 import torch
 
-from zoerefine.base.machine.cores import onednn_may_use
 from zoerefine.base.machine.memory import free_memory
+from zoerefine.base.machine.processor import onednn_may_use
 from zoerefine.base.progress import say
 
 _TURN = RLock()  # of `as_in_a_new_process`

@@ -15,7 +15,7 @@ from zoerefine.base.config import load_config, training_size
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.base.files.file_lock import lock
-from zoerefine.base.machine.cores import describe_processor
+from zoerefine.base.machine.processor import describe_processor
 from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data import area_mean, depth_codec

@@ -7,8 +7,8 @@ import torch
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing, write_json
-from zoerefine.base.machine.cores import describe_processor
 from zoerefine.base.machine.device import pick_device, without_strict_mode
+from zoerefine.base.machine.processor import describe_processor
 from zoerefine.base.progress import say, track
 from zoerefine.base.registries import ENGINES
 from zoerefine.base.run_dir import RunDir

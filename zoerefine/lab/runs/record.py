@@ -22,7 +22,7 @@ from zoerefine.base.config_roles import (
 )
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json
-from zoerefine.base.machine.cores import INSTRUCTIONS
+from zoerefine.base.machine.processor import INSTRUCTIONS
 from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.keys import exact_text_at, flatten

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.export.passes import move_to_device_pass
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.machine.cores import describe_processor, vector_set
 from zoerefine.base.machine.device import pick_device
+from zoerefine.base.machine.processor import describe_processor, vector_set
 from zoerefine.depth.exporting.bundle.containers import PT2
 from zoerefine.depth.exporting.engine_kinds import (
     BuiltEngine,

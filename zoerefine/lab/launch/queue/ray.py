@@ -17,8 +17,8 @@ from uuid import uuid4
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.exit_codes import INTERRUPTED, KILLED
-from zoerefine.base.machine.cores import use_reserved_cores
 from zoerefine.base.machine.memory import use_reserved_gpus
+from zoerefine.base.machine.openmp import use_reserved_cores
 from zoerefine.lab.launch.process.child import ONLY, NodePlace
 from zoerefine.lab.launch.process.nodes import NODE_LOST
 from zoerefine.lab.launch.queue.executor import (

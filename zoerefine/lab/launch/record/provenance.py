@@ -16,7 +16,7 @@ from typing import Any
 from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.files.atomic import digest_json, write_json, write_text
 from zoerefine.base.files.file_lock import lock
-from zoerefine.base.machine.cores import INSTRUCTIONS, cpu_name
+from zoerefine.base.machine.processor import INSTRUCTIONS, cpu_name
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import without_secrets
 from zoerefine.lab.launch.git.changes import index_copy, uncommitted_files
