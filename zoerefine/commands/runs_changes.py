@@ -47,8 +47,8 @@ def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace
     The exit code is 1 where some of it cannot be removed, though nothing protects it.
     """
     from zoerefine.base.errors import visible
+    from zoerefine.base.metric_direction import is_maximized
     from zoerefine.base.progress import say
-    from zoerefine.base.registries import is_maximized
     from zoerefine.lab.listing.protection import Protection
     from zoerefine.lab.listing.removal import Rule, delete_old, preview, remove_run, to_remove
 

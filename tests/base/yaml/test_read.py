@@ -8,8 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zoerefine.base.yaml.equal_values import same_data
 from zoerefine.base.yaml.read import MOST_VALUES, YamlError, load_yaml, parse_yaml
-from zoerefine.base.yaml.write import dump_yaml, same_data
+from zoerefine.base.yaml.write import dump_yaml
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 from tests.tables import csv_rows
 from zoerefine.api import load_runs
 from zoerefine.base.errors import UserError
-from zoerefine.base.registries import HIGHER_IS_BETTER, METRICS, is_maximized
+from zoerefine.base.metric_direction import HIGHER_IS_BETTER, is_maximized
+from zoerefine.base.registries import METRICS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.cli import main
 from zoerefine.lab.analysis.analyze import analyze

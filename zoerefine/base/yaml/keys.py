@@ -1,7 +1,6 @@
 """Nested mappings as one level: `{"TRAIN": {"LR": 1}}` is `{"TRAIN.LR": 1}`."""
 
 import copy
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -27,49 +26,6 @@ def flatten(
 def with_facts(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a config with facts about it; a setting named as one is `NAME (config)`."""
     return {f"{k} (config)" if k in facts else k: v for k, v in settings.items()} | dict(facts)
-
-
-def exact_text(value: Any) -> str:
-    """A value as JSON, which differs where a script may tell values apart: `1`, `1.0`, `"1"`."""
-    return json.dumps(value, sort_keys=True, default=str)
-
-
-def equal_text(value: Any) -> str:
-    """A value as JSON, which is the same for equal values alone.
-
-    `1` and `1.0` are equal; `1`, `"1"` and `true` are not, nor are null and `"None"`.
-    """
-    return exact_text(_whole(value))
-
-
-def equal_text_at(tree: Mapping[str, Any], key: str) -> str:
-    """The equal text of a key's value; empty where there is no such key."""
-    return equal_text(tree[key]) if key in tree else ""
-
-
-def _whole(value: Any) -> Any:
-    """A value with floats that are whole as integers."""
-    if isinstance(value, list):
-        return [_whole(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _whole(item) for key, item in value.items()}
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def exact_text_at(tree: Mapping[str, Any], key: str) -> str:
-    """The exact text of a key's value; empty where there is no such key, which is not null."""
-    return exact_text(tree[key]) if key in tree else ""
-
-
-def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Both values of the keys whose `exact_text_at` differs, those of `one` first; None where one
-    has none.
-    """
-    return {
-        key: (one.get(key), other.get(key))
-        for key in {**one, **other}
-        if exact_text_at(one, key) != exact_text_at(other, key)
-    }
 
 
 def texts_in(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:

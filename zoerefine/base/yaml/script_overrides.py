@@ -19,9 +19,10 @@ import yaml
 from yaml import events
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.yaml.equal_values import same_data
 from zoerefine.base.yaml.keys import flatten, has_key, nested, own_keys, value_at
 from zoerefine.base.yaml.read import FLAG_WORDS, YamlError, load_yaml, parse_mapping
-from zoerefine.base.yaml.write import dump_value, same_data
+from zoerefine.base.yaml.write import dump_value
 
 YAML_SUFFIXES = (".yaml", ".yml")
 ENDS = (events.MappingEndEvent, events.SequenceEndEvent)

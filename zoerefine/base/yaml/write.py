@@ -4,6 +4,7 @@ from typing import Any
 
 import yaml
 
+from zoerefine.base.yaml.equal_values import same_data
 from zoerefine.base.yaml.read import load_yaml, plain_value
 
 
@@ -42,13 +43,3 @@ def _dumped(tree: Any, **options: Any) -> str:
         if same_data(load_yaml(text), tree):
             return text
     raise ValueError("it holds a value that YAML cannot keep")
-
-
-def same_data(one: Any, other: Any) -> bool:
-    """Whether two trees of plain data are equal; 1 is 1.0 but not True, and NaN equals NaN."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same_data(one[k], other[k]) for k in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same_data, one, other))
-    alike = isinstance(one, bool) == isinstance(other, bool)
-    return (alike and one == other) or (one != one and other != other)

@@ -12,7 +12,7 @@ from zoerefine.base.errors import UserError, counted, first_few
 from zoerefine.base.progress import say, warn
 from zoerefine.base.ranks import is_writer, process_group, wait_for_all, world_size
 from zoerefine.base.run_dir import RunDir, link_latest, run_from_launcher
-from zoerefine.base.yaml.keys import differing
+from zoerefine.base.yaml.equal_values import differing
 from zoerefine.depth.data import split as splits
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.pack import build_cache, cache_digest

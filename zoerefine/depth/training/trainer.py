@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from zoerefine.base.config import Config
 from zoerefine.base.machine.device import compute_dtype, make_deterministic, pick_device
-from zoerefine.base.progress import Timeline
 from zoerefine.base.ranks import max_over_ranks, rank, world_size
+from zoerefine.base.timeline import Timeline
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.loading.loader import Loader

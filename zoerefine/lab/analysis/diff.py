@@ -8,7 +8,7 @@ from typing import Any
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.registries import METRICS
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.yaml.keys import differing, exact_text_at
+from zoerefine.base.yaml.equal_values import differing, exact_text_at
 from zoerefine.lab.analysis.group_names import group_names, metric_texts, shortened
 from zoerefine.lab.analysis.groups import without_code
 from zoerefine.lab.launch.git.commands import GitError, git

@@ -6,7 +6,7 @@ from itertools import chain, count, takewhile
 from typing import Any
 
 from zoerefine.base.config.schema import KEYS
-from zoerefine.base.yaml.keys import exact_text
+from zoerefine.base.yaml.equal_values import exact_text
 from zoerefine.lab.runs.record import Run
 
 LARGE = 1e12  # numbers from here on are printed with exponents

@@ -12,7 +12,7 @@ import numpy as np
 from zoerefine.base.config_roles import SEED
 from zoerefine.base.errors import UserError, counted
 from zoerefine.base.registries import SELECTION_METRIC
-from zoerefine.base.yaml.keys import equal_text_at
+from zoerefine.base.yaml.equal_values import equal_text_at
 from zoerefine.lab.analysis.group_names import group_names, shortened
 from zoerefine.lab.analysis.statistics.significance import estimate, mean_interval
 from zoerefine.lab.launch.record.times_and_speeds import is_time

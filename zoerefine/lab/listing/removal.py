@@ -19,7 +19,7 @@ from typing import NamedTuple
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.files.atomic import bytes_on_disk, sync_folder
 from zoerefine.base.files.file_lock import try_lock
-from zoerefine.base.registries import is_maximized
+from zoerefine.base.metric_direction import is_maximized
 from zoerefine.base.run_dir import LATEST, RunDir
 from zoerefine.lab.listing.labels import LABELS_LOCK, is_run_still
 from zoerefine.lab.listing.protection import Protection

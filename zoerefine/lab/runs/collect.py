@@ -11,7 +11,7 @@ from typing import Any
 from zoerefine.base.errors import UserError, damage, one_line
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.yaml.keys import equal_text
+from zoerefine.base.yaml.equal_values import equal_text
 from zoerefine.lab.runs.find import matches, runs_at
 from zoerefine.lab.runs.record import Collection, Curve, Run
 from zoerefine.lab.runs.sources import RunFolder, Source, TrackerSource, printable

@@ -25,7 +25,8 @@ from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.machine.processor import INSTRUCTIONS
 from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir, require_file
-from zoerefine.base.yaml.keys import exact_text_at, flatten
+from zoerefine.base.yaml.equal_values import exact_text_at
+from zoerefine.base.yaml.keys import flatten
 from zoerefine.base.yaml.read import parse_yaml
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zoerefine.base.yaml.keys import exact_text
+from zoerefine.base.yaml.equal_values import exact_text
 from zoerefine.lab.analysis.groups import Measure
 from zoerefine.lab.analysis.pictures.style import is_wide
 from zoerefine.lab.runs.record import Run, differing_keys, finite_number

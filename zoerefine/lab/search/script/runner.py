@@ -12,7 +12,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.exit_codes import KILLED
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.yaml.keys import differing
+from zoerefine.base.yaml.equal_values import differing
 from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
 from zoerefine.lab.launch.launcher import start, take_patterns
 from zoerefine.lab.launch.plan import LaunchPlan

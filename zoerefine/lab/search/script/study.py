@@ -21,10 +21,11 @@ from zoerefine.base.files.atomic import replacing, write_text
 from zoerefine.base.machine.cores import THREADS
 from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import RunDir
+from zoerefine.base.yaml.equal_values import same_data
 from zoerefine.base.yaml.keys import flatten, value_at, with_facts, with_values
 from zoerefine.base.yaml.read import YamlError, load_yaml, read_yaml
 from zoerefine.base.yaml.script_overrides import YAML_SUFFIXES
-from zoerefine.base.yaml.write import dump_value, dump_yaml, same_data
+from zoerefine.base.yaml.write import dump_value, dump_yaml
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.home import home_folder

@@ -16,10 +16,11 @@ from zoerefine.base.config.search_values import read_search
 from zoerefine.base.config.searched_keys import SearchedKeys
 from zoerefine.base.config.value_types import WrongValue
 from zoerefine.base.errors import UserError
+from zoerefine.base.yaml.equal_values import same_data
 from zoerefine.base.yaml.keys import merged
 from zoerefine.base.yaml.read import Document, YamlError, load_yaml, parse_mapping, read_yaml
 from zoerefine.base.yaml.script_overrides import NEW_KEY, YAML_SUFFIXES, read_value, with_value
-from zoerefine.base.yaml.write import dump_yaml, same_data
+from zoerefine.base.yaml.write import dump_yaml
 from zoerefine.lab.launch.included import Included
 from zoerefine.lab.launch.job import NO_CONFIG, OPTIONS
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from zoerefine.base.yaml.equal_values import same_data
 from zoerefine.base.yaml.keys import set_value, value_at, with_values
-from zoerefine.base.yaml.write import same_data
 
 if TYPE_CHECKING:  # a wrong space is reported before Optuna is loaded
     import optuna

@@ -15,9 +15,9 @@ from optuna.trial import FixedTrial, FrozenTrial, TrialState
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.yaml.keys import differing, value_at, with_values
+from zoerefine.base.yaml.equal_values import differing, same_data
+from zoerefine.base.yaml.keys import value_at, with_values
 from zoerefine.base.yaml.read import read_yaml
-from zoerefine.base.yaml.write import same_data
 from zoerefine.lab.search.script.study import recorded_space
 from zoerefine.lab.search.space.space import (
     Parameter,

@@ -14,7 +14,7 @@ from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import PRUNERS
 from zoerefine.base.run_dir import RunDir
-from zoerefine.base.yaml.keys import differing
+from zoerefine.base.yaml.equal_values import differing
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.search.space.space import Parameter, size_of, unknown_parameter
 from zoerefine.lab.search.study.pruning import FirstObjective
