@@ -62,9 +62,9 @@ def three_sizes(
 def same_bits(engine: Engine, frames: tuple[Tensor, Tensor]) -> float:
     """The share of calls in two threads whose result is that of a call alone."""
     pairs = list(zip(*(tensor.split(1) for tensor in frames), strict=True))
-    alone = [engine.refine(*pair) for pair in pairs]
+    alone = [engine.outputs(*pair)[0] for pair in pairs]
     with ThreadPoolExecutor(2) as pool:
-        together = list(pool.map(lambda pair: engine.refine(*pair), pairs * 3))
+        together = list(pool.map(lambda pair: engine.outputs(*pair)[0], pairs * 3))
     same = [torch.equal(a, b) for a, b in zip(together, alone * 3, strict=True)]
     return sum(same) / len(same)
 
@@ -73,10 +73,10 @@ def growth_mb(engine: Engine, frames: tuple[Tensor, Tensor], calls: int) -> floa
     """Resident memory after some calls, less that after the warm-up."""
     pairs = list(zip(*(tensor.split(1) for tensor in frames), strict=True))
     for number in range(WARM_UP):
-        engine.refine(*pairs[number % len(pairs)])
+        engine.outputs(*pairs[number % len(pairs)])
     before = resident_mb()
     for number in range(calls):
-        engine.refine(*pairs[number % len(pairs)])
+        engine.outputs(*pairs[number % len(pairs)])
     return resident_mb() - before
 
 

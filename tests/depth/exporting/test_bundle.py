@@ -112,7 +112,7 @@ def test_a_bundle_without_confidence_refines_and_says_so_when_asked(tmp_path, fr
     assert engine(*frames(2, 30, 40)).shape == (2, 30, 40)
     assert not engine.has_confidence
     with pytest.raises(UserError, match=r"no confidence: .*MODEL\.CONFIDENCE"):
-        engine.with_confidence(*frames(2, 30, 40))
+        engine.require_confidence()
 
 
 def test_torch_alone_can_load_it(bundle):

@@ -51,7 +51,7 @@ def test_a_bundle_is_recognised_by_its_content(bundle, frames):
     engine = bundles.load_bundle(bundle)
     assert engine.manifest["engine"] == bundle.name
     assert container_of(bundle.read_bytes()) is engine_kind(bundle.name).CONTAINER
-    depth, spread = engine.with_confidence(*frames(2, 30, 40))
+    depth, spread = engine.arrays(*frames(2, 30, 40))
     assert depth.shape == spread.shape == (2, 30, 40)
 
 

@@ -71,7 +71,7 @@ def test_it_agrees_with_eager_with_and_without_points(engine, builder, frames, s
         with torch.inference_mode():
             inputs = torch.from_numpy(picture)[None], torch.from_numpy(depth)[None]
             expected = [one.numpy().astype(float) for one in eager(*inputs)]
-        found = engine.with_confidence(picture[None], depth[None])
+        found = engine.arrays(picture[None], depth[None])
         for ours, theirs in zip(found, expected, strict=True):
             assert (ours == 0).tolist() == (theirs == 0).tolist()
             np.testing.assert_allclose(ours, theirs, rtol=0.002, atol=2)
@@ -83,8 +83,8 @@ def test_a_picture_without_hints_is_one_without_points(engine, frames):
     np.testing.assert_array_equal(depth, zoe)
     plain = engine(rgb[None], zoe[None])
     np.testing.assert_array_equal(plain, engine(picture[None], depth[None]))
-    tensors = engine.refine(torch.from_numpy(rgb)[None], torch.from_numpy(zoe)[None])
-    np.testing.assert_array_equal(plain, tensors.numpy())
+    depth, _ = engine.outputs(torch.from_numpy(rgb)[None], torch.from_numpy(zoe)[None])
+    np.testing.assert_array_equal(plain, depth.numpy())
 
 
 def test_the_model_card_states_the_channels_of_points(builder):

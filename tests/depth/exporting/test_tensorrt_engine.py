@@ -204,7 +204,7 @@ def test_pitfall_6_another_type(runtime, tmp_path, frames):
     engine = load_bundle(embed(tmp_path / "r.ts"))
     rgb, zoe = (torch.from_numpy(a) for a in frames(2, 24, 32))
     with pytest.raises(UserError, match=r"takes RGB as uint8 .* not float16 \[2, 24, 32, 3\]"):
-        engine.refine(rgb.half(), zoe)
+        engine.outputs(rgb.half(), zoe)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_a_callers_autocast_changes_nothing(refiner, engine, frames):
 
     def found():
         one = refiner(frames[0][0], frames[1][0], points)
-        return [engine(*frames), engine.refine(*tensors).numpy(), one]
+        return [engine(*frames), engine.outputs(*tensors)[0].numpy(), one]
 
     expected = found()
     with torch.autocast("cpu", torch.bfloat16):
@@ -101,7 +101,7 @@ def test_metres_in_give_metres_out(refiner, engine, frames, kind):
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["array", "tensor"])
 def test_confidence_has_the_form_of_depth(refiner, engine, frames, kind):
     rgb, zoe = frames
-    _, expected = engine.with_confidence(rgb, zoe)
+    _, expected = engine.arrays(rgb, zoe)
     assert refiner.has_confidence
     depth, spread = refiner.with_confidence(kind(rgb), kind(zoe))
     assert type(spread) is type(kind(zoe))
@@ -257,4 +257,4 @@ def test_pictures_on_a_gpu_never_pass_through_the_host(dtype):
     for output in (refiner(rgb, zoe), *refiner.with_confidence(rgb, zoe)):
         assert (output.device, output.dtype, output.shape) == (meta, dtype, zoe.shape)
     with pytest.raises((NotImplementedError, RuntimeError), match="meta"):
-        refiner.engine.refine(rgb, zoe.to(torch.uint16))  # its result is on the CPU
+        refiner.engine.outputs(rgb, zoe.to(torch.uint16))[0].cpu()

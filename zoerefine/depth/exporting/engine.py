@@ -62,7 +62,7 @@ class Engine:
 
     @property
     def has_confidence(self) -> bool:
-        """Whether `with_confidence` works."""
+        """Whether the spread of depth is among the outputs."""
         return "spread" in self.manifest["outputs"]
 
     @property
@@ -73,39 +73,27 @@ class Engine:
     def __call__(self, rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> np.ndarray:
         return self.arrays(rgb_u8, zoe_u16)[0]
 
-    def with_confidence(
-        self, rgb_u8: np.ndarray, zoe_u16: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Refined depth and spread in log depth * 10000, both uint16 [B, H, W].
-
-        Raises `UserError` if the refiner has no confidence.
-        """
-        self.require_confidence()
-        depth, spread = self.arrays(rgb_u8, zoe_u16)
-        return depth, spread
-
     def require_confidence(self) -> None:
         """Raises `UserError` if the refiner has no confidence."""
         if not self.has_confidence:
             raise UserError(f"this bundle has no confidence: {NO_CONFIDENCE}")
 
     def arrays(self, rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> list[np.ndarray]:
-        """All outputs, for NumPy arrays. Raises `UserError` for other types or shapes."""
+        """Refined depth and, with confidence, spread in log depth * 10000: uint16 [B, H, W] each.
+
+        Raises `UserError` for other types or shapes.
+        """
         if self.takes_points and rgb_u8.shape[-1] == RGB:
             hints = np.broadcast_to(np.array(NO_HINTS, np.uint8), (*rgb_u8.shape[:-1], HINTS))
             rgb_u8 = np.concatenate([rgb_u8, hints], -1)
         parts = [self.on_arrays(*part) for part in self.parts(rgb_u8, zoe_u16)]
         return joined(parts, np.concatenate)
 
-    def refine(self, rgb_u8: "Tensor", zoe_u16: "Tensor") -> "Tensor":
-        """Refined depth, for tensors on any device. The result is on the CPU.
+    def outputs(self, rgb_u8: "Tensor", zoe_u16: "Tensor") -> "list[Tensor]":
+        """All outputs on `device`, for tensors on any device. A GPU's work is only queued.
 
         Raises `UserError` for other types or shapes.
         """
-        return self.outputs(rgb_u8, zoe_u16)[0].cpu()
-
-    def outputs(self, rgb_u8: "Tensor", zoe_u16: "Tensor") -> "list[Tensor]":
-        """All outputs on `device`, for tensors on any device. A GPU's work is only queued."""
         import torch
 
         if self.takes_points and rgb_u8.shape[-1] == RGB:
