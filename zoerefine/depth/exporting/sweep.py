@@ -15,7 +15,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.exporting.build import EngineBuilder
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest
 from zoerefine.depth.exporting.engine_choice import fastest, measure_latency, why
-from zoerefine.depth.exporting.engine_kinds import EngineKind, engine_kind, unmet_requirements
+from zoerefine.depth.exporting.engine_kinds import EngineKind, engine_kind
 from zoerefine.depth.exporting.export import publish
 from zoerefine.depth.exporting.verify import call_on_first
 from zoerefine.lab.analysis.pictures.style import plain_style
@@ -57,7 +57,11 @@ def sweep(run: RunDir) -> tuple[list[SweepRow], Path]:
     """
     builder = EngineBuilder(run)
     rows, bundles = build_all(builder)
-    engines = {name: load_bundle(path) for name, path in bundles.items() if runs_here(path)}
+    engines = {
+        name: load_bundle(path)
+        for name, path in bundles.items()
+        if "latency_ms" in read_manifest(path)  # this machine runs it
+    }
     if not engines:
         raise UserError("no engine that this machine runs is within its tolerance: none published")
     device = pick_device()
@@ -74,13 +78,6 @@ def sweep(run: RunDir) -> tuple[list[SweepRow], Path]:
     draw(rows, run.engine / "sweep.png")
     measured = {"processor": describe_processor(), "latency_ms": latency_ms}
     return rows, publish(run, bundles[best], measured)
-
-
-def runs_here(path: Path) -> bool:
-    """Whether this machine meets a bundle's requirements."""
-    manifest = read_manifest(path)
-    facts = engine_kind(manifest["engine"], path).machine_facts()
-    return not unmet_requirements(manifest["requirements"], facts)
 
 
 def build_all(builder: EngineBuilder) -> tuple[list[SweepRow], dict[str, Path]]:

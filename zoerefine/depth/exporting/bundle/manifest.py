@@ -25,10 +25,6 @@ def _is_text(value: Any) -> bool:
     )
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)
-
-
 def list_of(check: Check) -> Check:
     """A list whose items all pass."""
     return Check(
@@ -60,7 +56,9 @@ def texts(*names: str) -> Check:
 
 
 TEXT = Check("a text without control characters", _is_text)
-NUMBER = Check("a number", _is_number)
+NUMBER = Check(
+    "a number", lambda one: isinstance(one, float) or (type(one) is int and abs(one) < 2**63)
+)
 COUNT = Check("a whole number of 1 or more", lambda value: type(value) is int and 0 < value < 2**31)
 DEVICE = Check(
     '"cpu" or "cuda"',

@@ -66,11 +66,12 @@ def require_trust(path: str | Path, manifest: dict[str, Any], accept: bool) -> N
     if is_trusted(manifest["digest"]):
         return
     if not accept:
+        run, commit = (plain(manifest.get(key) or "unknown") for key in ("run", "commit"))
         raise UserError(
             f"{path} is a program (engine {manifest['engine']}) that you have neither exported nor "
-            f"accepted here, and loading it runs it with your rights; it claims to come from "
-            f"{_claim(manifest)}: if you trust who gave it to you, add --trust once (in Python: "
-            "trust=True)"
+            f"accepted here, and loading it runs it with your rights; it claims to come from run "
+            f"{run} at commit {commit[:12]}: if you trust who gave it to you, add --trust once "
+            "(in Python: trust=True)"
         )
     trust(manifest["digest"], path)
 
@@ -93,8 +94,3 @@ def _read_lines() -> list[str]:
 
 def _digests(lines: list[str]) -> set[str]:
     return {line.partition(" ")[0] for line in lines}
-
-
-def _claim(manifest: dict[str, Any]) -> str:
-    run, commit = (plain(manifest.get(key) or "unknown") for key in ("run", "commit"))
-    return f"run {run} at commit {commit[:12]}"

@@ -10,7 +10,6 @@ from dataclasses import replace
 from zoerefine.depth.exporting.engine_kinds import BuiltEngine
 from zoerefine.depth.exporting.engines import tensorrt_engine as tensorrt
 from zoerefine.depth.exporting.engines.tensorrt_engine import (
-    BATCHES,
     CONTAINER,
     GRAPHS,
     INSTALL,
@@ -26,7 +25,7 @@ from zoerefine.depth.exporting.source import ExportSource
 NAME = "tensorrt-lean"
 
 __all__ = [
-    "BATCHES", "CONTAINER", "GRAPHS", "INSTALL", "PARALLEL_CALLS", "TAKES_ARRAYS", "load",
+    "CONTAINER", "GRAPHS", "INSTALL", "PARALLEL_CALLS", "TAKES_ARRAYS", "load",
     "machine_facts", "missing_requirement", "precisions",
 ]  # fmt: skip
 

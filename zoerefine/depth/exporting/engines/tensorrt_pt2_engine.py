@@ -18,7 +18,6 @@ from zoerefine.depth.exporting.engines import aoti_engine as aoti
 from zoerefine.depth.exporting.engines import tensorrt_engine as tensorrt
 from zoerefine.depth.exporting.engines.aoti_engine import load
 from zoerefine.depth.exporting.engines.tensorrt_engine import (
-    BATCHES,
     GRAPHS,
     INPUTS,
     INSTALL,
@@ -33,7 +32,7 @@ NAME = "tensorrt-pt2"
 CONTAINER = PT2
 
 __all__ = [
-    "BATCHES", "GRAPHS", "INSTALL", "PARALLEL_CALLS", "TAKES_ARRAYS", "load", "precisions",
+    "GRAPHS", "INSTALL", "PARALLEL_CALLS", "TAKES_ARRAYS", "load", "precisions",
 ]  # fmt: skip
 
 

@@ -129,7 +129,9 @@ def load(bundle: Bundle) -> Forward:
     """The forward function of a bundle: the plan between pre- and post-processing."""
     module, plan = load_module(bundle), bundle.file(PLAN)
     engine = open_plan(plan)
-    context, save_kernels = create_context(engine, kernels_file(plan))
+    digest = hashlib.sha256(plan).hexdigest()[:16]
+    kernels = cache_file("tensorrt-rtx", bindings().__version__, gpu_architecture(), digest)
+    context, save_kernels = create_context(engine, kernels)
     one_call = Lock()  # a context holds the shapes and addresses of one call
     # A stream of its own: calls on several streams would share the context's scratch memory, and
     # on the default stream TensorRT waits more often.
@@ -154,25 +156,12 @@ def load(bundle: Bundle) -> Forward:
         return outputs
 
     channels = channels_of(bool(bundle.manifest.get("takes_points")))
-    forward(
-        *black_picture(module.height, module.width, channels)
-    )  # compiles the kernels of one picture
+    black = torch.zeros(1, module.height, module.width, channels, dtype=torch.uint8, device=DEVICE)
+    no_depth = torch.zeros(black.shape[:3], dtype=torch.int16, device=DEVICE).view(torch.uint16)
+    forward(black, no_depth)  # compiles the kernels of one picture
     save_kernels()
     atexit.register(save_kernels)  # with the kernels of other batch sizes
     return forward
-
-
-def black_picture(height: int, width: int, channels: int) -> tuple[Tensor, Tensor]:
-    """uint8 [1, H, W, C] and uint16 [1, H, W] on the device, all 0."""
-    rgb_u8 = torch.zeros(1, height, width, channels, dtype=torch.uint8, device=DEVICE)
-    zoe_u16 = torch.zeros(1, height, width, dtype=torch.int16, device=DEVICE).view(torch.uint16)
-    return rgb_u8, zoe_u16
-
-
-def kernels_file(plan: bytes) -> Path:
-    """Where this user's compiled kernels of a plan are kept."""
-    digest = hashlib.sha256(plan).hexdigest()[:16]
-    return cache_file("tensorrt-rtx", bindings().__version__, gpu_architecture(), digest)
 
 
 def create_context(engine: Any, kernels: Path) -> tuple[Any, Callable[[], None]]:
