@@ -9,7 +9,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.points.measured import RefinerChoice, room_of
 from zoerefine.depth.points.measured_file import MeasuredFile, read_measured
-from zoerefine.depth.points.room import calibrate
+from zoerefine.depth.points.room import RoomPictures, calibrate
 from zoerefine.depth.points.room_prior import RoomPrior
 
 HEAD = "frame,x,y,metres"
@@ -35,7 +35,7 @@ def calibrated(path, depths, intrinsics=None):
 
 
 def corrected_m(room, depth_m):
-    return room.of_pictures(*depth_m.shape).corrected_m(depth_m)[0]
+    return RoomPictures.of(room, *depth_m.shape).corrected_m(depth_m)[0]
 
 
 def lines_of(depths, points=5, factor=0.8, seed=0):

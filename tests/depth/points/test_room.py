@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoerefine.depth.points import room as room_module
-from zoerefine.depth.points.room import Measurement, calibrate, next_place, unseen_errors
+from zoerefine.depth.points.room import (
+    Measurement,
+    RoomPictures,
+    calibrate,
+    next_place,
+    unseen_errors,
+)
 from zoerefine.depth.points.room_prior import RoomPrior, features
 
 COUNT = 6
@@ -143,7 +149,7 @@ def test_a_corrected_picture_has_the_depth_and_spread_of_its_pixels():
     depth_m[0, 0], depth_m[1, 1] = 0, np.nan
     prior = RoomPrior.shipped()
     room = calibrate(prior, measurements(rng, prior.mean, 3, 5))
-    found_m, spread = room.of_pictures(20, 30).corrected_m(depth_m)
+    found_m, spread = RoomPictures.of(room, 20, 30).corrected_m(depth_m)
     assert found_m.dtype == spread.dtype == np.float32
     valid = depth_m > 0
     assert (found_m > 0).tolist() == (spread > 0).tolist() == valid.tolist()

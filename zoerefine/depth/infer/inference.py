@@ -104,17 +104,20 @@ def points_alone() -> Engine:
 
 def with_spread(engine: Engine) -> Engine:
     """An engine without confidence, with the spread of frames of which nothing is known."""
+    return followed(engine, lambda depth_u16: [depth_u16, spread_without_points(depth_u16)])
+
+
+def followed(engine: Engine, correct: Callable[[np.ndarray], list[np.ndarray]]) -> Engine:
+    """An engine whose depth a function of arrays changes: uint16 [B, H, W] to depth and spread."""
 
     def on_arrays(rgb_u8: np.ndarray, zoe_u16: np.ndarray) -> list[np.ndarray]:
-        [depth] = engine.on_arrays(rgb_u8, zoe_u16)
-        return [depth, spread_without_points(depth)]
+        return correct(engine(rgb_u8, zoe_u16))
 
     def forward(rgb_u8: "Tensor", zoe_u16: "Tensor") -> "list[Tensor]":
         import torch
 
-        [depth] = engine.forward(rgb_u8, zoe_u16)
-        spread = torch.from_numpy(spread_without_points(depth.cpu().numpy()))
-        return [depth, spread.to(depth.device)]
+        depth = engine.outputs(rgb_u8, zoe_u16)[0]
+        return [torch.from_numpy(one).to(depth.device) for one in correct(depth.cpu().numpy())]
 
     manifest = engine.manifest | {"outputs": ["depth", "spread"]}
     return replace(engine, forward=forward, on_arrays=on_arrays, manifest=manifest)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,15 +24,12 @@ from zoerefine.depth.data.layouts.recordings import read_text
 from zoerefine.depth.data.networks.source import PseudoSource, source_from_json
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
-from zoerefine.depth.infer.inference import POINTS_ALONE, require_one_size
+from zoerefine.depth.infer.inference import POINTS_ALONE, followed, require_one_size
 from zoerefine.depth.infer.sources import FrameSource, NetworkDepth, PseudoDepth
 from zoerefine.depth.points.measured import RefinerChoice, room_of
 from zoerefine.depth.points.measured_file import Measured
 from zoerefine.depth.points.room import Place, RoomCalibration, RoomPictures, next_place
 from zoerefine.depth.points.room_prior import CENTRE_M, NAMES, features
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 FORMAT = 5  # of older ones the depth was another
 LARGEST = 1e3  # of a coefficient or a variance
@@ -173,7 +170,7 @@ class Room:
     @cached_property
     def pictures(self) -> RoomPictures:
         """The correction of pictures."""
-        return self.calibration.of_pictures(self.height, self.width)
+        return RoomPictures.of(self.calibration, self.height, self.width)
 
     def corrected(self, depth_u16: Array) -> list[Array]:
         """Depth of pictures, uint16 [B, H, W] in metres * 256, corrected, and its spread.
@@ -197,22 +194,15 @@ class Room:
 
         What is no `Room.refines` is not run.
         """
-
-        def on_arrays(rgb_u8: Array, zoe_u16: Array) -> list[Array]:
-            return self.corrected(engine(rgb_u8, zoe_u16) if self.refines else zoe_u16)
-
-        def forward(rgb_u8: "Tensor", zoe_u16: "Tensor") -> "list[Tensor]":
-            import torch
-
-            refined = engine.outputs(rgb_u8, zoe_u16)[0] if self.refines else zoe_u16
-            found = self.corrected(refined.cpu().numpy())
-            return [torch.from_numpy(one).to(refined.device) for one in found]
-
-        manifest = engine.manifest | {"outputs": ["depth", "spread"], "takes_points": False}
         digest = f"{engine.digest}, room {self.digest[:16]}"
-        return replace(
-            engine, forward=forward, on_arrays=on_arrays, manifest=manifest, digest=digest
-        )
+        if not self.refines:
+            engine = replace(
+                engine,
+                forward=lambda rgb_u8, zoe_u16: [zoe_u16],
+                on_arrays=lambda rgb_u8, zoe_u16: [zoe_u16],
+            )
+        found = followed(engine, self.corrected)
+        return replace(found, manifest=found.manifest | {"takes_points": False}, digest=digest)
 
 
 def usable(room: RoomCalibration) -> bool:

@@ -209,7 +209,8 @@ def open_source(rgb: str) -> FrameSource:
         return PictureFiles(rgb, by_name(rgb, path.parent, [path]), root=None)
     if glob.has_magic(rgb):
         matches = map(Path, glob.glob(rgb, recursive=True))
-        return PictureFiles(rgb, by_name(rgb, pattern_root(path), matches), root=None)
+        fixed = next(parent for parent in path.parents if not glob.has_magic(str(parent)))
+        return PictureFiles(rgb, by_name(rgb, fixed, matches), root=None)
     raise UserError(f"--rgb {rgb} does not exist: give a folder, a video or a quoted pattern")
 
 
@@ -267,11 +268,6 @@ def in_order(path: Path) -> tuple[object, ...]:
 def is_picture(path: Path, suffixes: Set[str] = PICTURE_SUFFIXES) -> bool:
     """Whether a file has the name of a picture. Ours begin with a dot while they are written."""
     return path.suffix.lower() in suffixes and not path.name.startswith(".")
-
-
-def pattern_root(pattern: Path) -> Path:
-    """The part of a pattern before its first component with a wildcard."""
-    return next(parent for parent in pattern.parents if not glob.has_magic(str(parent)))
 
 
 def open_video(path: Path) -> VideoFile:

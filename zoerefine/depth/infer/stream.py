@@ -300,14 +300,11 @@ class ClipFilter:
         follows = self.last is not None and self.last.clip == place.clip
         newest = self.last.number if self.last and follows else -1
         if place.kept and place.kept.number > newest:
-            self.memory = self.memory_of(place.kept)
+            kept = place.kept
+            depth_u16 = self.results.read_depth(kept.source.name, kept.inputs)
+            self.memory = remember(kept.source.read(), depth_u16)
         elif not follows:
             self.memory = None
         self.last = place
         steady_u16, self.memory = step(self.memory, rgb_u8, refined_u16)
         return steady_u16
-
-    def memory_of(self, kept: KeptFrame) -> Memory:
-        """What is remembered of a frame whose files exist."""
-        depth_u16 = self.results.read_depth(kept.source.name, kept.inputs)
-        return remember(kept.source.read(), depth_u16)

@@ -99,10 +99,6 @@ class RoomCalibration:
     weights: Array
     band: float
 
-    def of_pictures(self, height: int, width: int) -> "RoomPictures":
-        """The same for whole pictures of this size, much faster."""
-        return RoomPictures.of(self, height, width)
-
     def factor(self) -> Range:
         """What a predicted depth of CENTRE_M is multiplied by, in the middle of a picture."""
         row = features(np.array(CENTRE_M), np.array(0.5), np.array(0.5))
