@@ -110,6 +110,24 @@ def test_a_key_that_is_called_seed_is_the_seed(foreign, tmp_path, capsys):
     assert "train.seed: 0 -> 1" in text and "lr: 1 -> 2" in text
 
 
+def test_a_mean_by_one_key_over_several_settings_is_not_one_over_seeds(foreign, tmp_path, capsys):
+    for number in range(12):
+        seed, lr, wd = number % 3, 1 + number // 6, number // 3 % 2
+        config = {"lr": lr, "wd": wd, "seed": seed}
+        foreign(f"a{number}", config, [{"loss": lr + wd + 0.1 * seed}])
+    runs, out = str(tmp_path / "runs"), tmp_path / "out"
+    for by, said, column in (
+        ("lr", "lr 1, loss 1.6000 (mean over 6 runs of several settings; lower", "runs"),
+        (None, "lr 1, wd 0, loss 1.1000 (mean over 3 seeds; lower is better)", "seeds"),
+    ):
+        analyze([runs], out, by=by)
+        assert said in capsys.readouterr().err
+        table = (out / "tables.md").read_text().replace("\\", "")
+        assert table.startswith(f"| group | {column} |") and f"from 3 {column} on" in table
+        page = (out / "report.html").read_text()
+        assert all(f"mean over {column}" in text for text in (table, page))
+
+
 ALIKE = {  # texts of a setting that are equal, and what tells the values apart
     "null": ({"opt": None}, "opt not set", "null"),
     "text": ({"opt": "None"}, "opt None", '"None"'),
@@ -156,7 +174,7 @@ def test_a_group_of_which_finished_runs_have_no_finite_value_does_not_win(
     rows = csv_rows(tmp_path / "out" / "groups.csv")
     assert [(row["group"], row["note"]) for row in rows] == [("lr 0.1", ""), ("lr 0.2", words)]
     (row,) = csv_rows(tmp_path / "out" / "differences.csv")
-    verdict = "no conclusion: runs of a group have no finite final value"
+    verdict = "no conclusion: not every run of a group has its final value"
     assert (row["verdict"], row["p"]) == (verdict, "")
     assert (row["scenes"], row["scenes_won"]) == ("", "")  # it is no metric by scene
     assert "4 of 8" in (tmp_path / "out" / "tables.md").read_text()

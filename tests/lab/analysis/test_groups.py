@@ -9,6 +9,7 @@ import pytest
 
 from tests.tables import csv_rows
 from zoerefine.base.config import defaults
+from zoerefine.cli import main
 from zoerefine.lab.analysis.analyze import analyze
 from zoerefine.lab.analysis.group_names import _unique
 from zoerefine.lab.analysis.groups import Measure, choose_measure, make_groups
@@ -320,6 +321,10 @@ def summary(runs, groups, seeds):
         for seed in range(seeds):
             score = 0.1 * (1 + group) + 0.0001 * seed
             runs.add(f"{group}-{seed}", {"LR": 10.0**-group}, (score, score), seed)
+    return summarized(runs)
+
+
+def summarized(runs):
     collection, measure = collect([str(runs.folder)]), Measure("test")
     found = make_groups(collection.runs, measure)
     return summarize(collection, found, compare_groups(found, measure), measure)
@@ -344,13 +349,28 @@ def test_it_names_them_without_any_test_too(runs, seeds):
     assert any("needs 4 seeds per group for one comparison" in s for s in summary(runs, 2, seeds))
 
 
+def test_archived_runs_count_and_are_named(runs, capsys):
+    lines = summary(runs, 2, 3)
+    assert not any("rchived" in line for line in lines)
+    names = [str(runs.folder / name) for name in ("0-0", "1-1")]
+    assert main(["runs", *names, "--archive"]) == 0
+    found = summarized(runs)
+    assert [one for one in found if one not in lines] == [
+        "Archived: 2 runs, counted like all others."
+    ]
+    assert len(found) == len(lines) + 1
+
+
 def test_a_single_group_needs_none(runs):
     assert not any("seeds per group" in line for line in summary(runs, 1, 2))
 
 
 @pytest.mark.parametrize(
     ("apart", "said"),
-    [(3, "do not meet, the line is its longest run"), (1, "its values are interpolated")],
+    [
+        (3, "do not meet, the line is its longest run"),
+        (1, "its values are interpolated. A line ends where the first run of its group ends."),
+    ],
 )
 def test_a_group_whose_runs_have_other_steps_says_what_is_drawn(runs, apart, said):
     for seed in range(3):

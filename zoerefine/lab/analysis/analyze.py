@@ -173,7 +173,8 @@ def find_group(groups: Sequence[RunGroup], name: str) -> RunGroup:
     if found is None:
         names = [group.label for group in groups]
         close = get_close_matches(name, names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are: {listed(names)}"
+        known = listed([repr(label) for label in names])
+        hint = f"did you mean {close[0]!r}?" if close else f"there are: {known}"
         raise UserError(f"--baseline {name}: no such group; {hint}")
     if not len(found.scores):
         raise UserError(f"--baseline {name}: this group has no final value to compare with")

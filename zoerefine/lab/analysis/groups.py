@@ -169,6 +169,12 @@ class RunGroup:
         return mean_interval(self.scores)
 
 
+def samples(groups: Sequence[RunGroup]) -> str:
+    """What a mean is over: `seeds`, or with `--by` perhaps `runs of several settings`."""
+    mixed = any(len({run.group for run in group.scored}) > 1 for group in groups)
+    return "runs of several settings" if mixed else "seeds"
+
+
 def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> list[RunGroup]:
     """Groups, the best mean first; then those that lost runs, those of which no run finished, and
     those without a mean.

@@ -7,9 +7,9 @@ from typing import Any
 from zoerefine.base.errors import counted, first_few
 from zoerefine.lab.analysis.costs import front_of_means, group_costs
 from zoerefine.lab.analysis.group_names import shortened
-from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable
+from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable, samples
 from zoerefine.lab.analysis.pictures.style import PALETTE
-from zoerefine.lab.analysis.statistics.significance import ENOUGH_RUNS, ESTIMATOR, INTERVAL
+from zoerefine.lab.analysis.statistics.significance import ENOUGH_RUNS, INTERVAL
 from zoerefine.lab.runs.record import Collection, Run
 
 SPLIT_PREFIXES = ("val.", "test.")  # of metrics of our own runs that belong to a checkpoint
@@ -19,7 +19,8 @@ NAMED = 4  # runs that a sentence names
 def legend(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
     """What lines, bands, points, bars and numbers are."""
     seeds = [len(group.scores) for group in groups if len(group.scores)]
-    parts = [f"Line and number: {ESTIMATOR}." if max(seeds, default=0) > 1 else "One seed each."]
+    mean = f"Line and number: mean over {samples(groups)}."
+    parts = [mean if max(seeds, default=0) > 1 else "One seed each."]
     if max(seeds, default=0) >= ENOUGH_RUNS:
         parts.append(f"Band and bar: {INTERVAL} of the mean.")
     elif max(seeds, default=0) > 1:
@@ -29,6 +30,8 @@ def legend(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
         parts.append("Where the steps of a group's runs do not meet, the line is its longest run.")
     elif any(len({*map(tuple, some)}) > 1 for some in steps):
         parts.append("Between the steps of a run its values are interpolated.")
+        if any(len({one[-1] for one in some}) > 1 for some in steps):
+            parts.append("A line ends where the first run of its group ends.")
     parts += points_and_dashes(groups, measure)
     if any(run.pruned for group in groups for run in group.runs):
         parts.append("Cross: stopped early by the search.")

@@ -7,9 +7,9 @@ from unicodedata import category
 
 from zoerefine.base.files.atomic import write_text
 from zoerefine.lab.analysis.group_names import metric_text, metric_texts
-from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable_note
+from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable_note, samples
 from zoerefine.lab.analysis.statistics.comparisons import Difference
-from zoerefine.lab.analysis.statistics.significance import CONFIDENCE, ENOUGH_RUNS, ESTIMATOR
+from zoerefine.lab.analysis.statistics.significance import CONFIDENCE, ENOUGH_RUNS
 
 LONGEST = 40  # rows; groups.csv has all groups
 MINUS = "\N{MINUS SIGN}"
@@ -62,7 +62,8 @@ def paper_table(
     scored = [group for group in groups if len(group.scores)]
     beside = reference or (scored[0] if scored else None)
     arrow = "higher is better" if measure.maximize else "lower is better"
-    header = ["group", "seeds", f"{measure.label} ({arrow})", "difference", "p"]
+    of = samples(scored)
+    header = ["group", of.split()[0], f"{measure.label} ({arrow})", "difference", "p"]
     found = {(d.first, d.second): d for d in differences}
     rows = []
     for group in scored[:LONGEST]:
@@ -71,7 +72,7 @@ def paper_table(
         one = [group.label, seeds, mean_text(group)]
         rows.append([*one, *comparison_texts(group, beside, found)])
     note = not_comparable_note(groups, measure)
-    text = " ".join([*([f"{note}."] if note else []), caption(beside, measure, len(scored))])
+    text = " ".join([*([f"{note}."] if note else []), caption(beside, measure, len(scored), of)])
     return Table(header, rows, text, bool(rows) and not note)
 
 
@@ -108,11 +109,11 @@ def signed(values: Sequence[float]) -> list[str]:
     return [MINUS * text.startswith("-") + text.lstrip("-") for text in metric_texts(values, "+")]
 
 
-def caption(beside: RunGroup | None, measure: Measure, groups: int) -> str:
+def caption(beside: RunGroup | None, measure: Measure, groups: int, of: str) -> str:
     """What the columns mean."""
     parts = [
-        f"{measure.label}{measure.on_place}: {ESTIMATOR}, with half the width of its "
-        f"{CONFIDENCE:.0%} Student's t interval from {ENOUGH_RUNS} seeds on."
+        f"{measure.label}{measure.on_place}: mean over {of}, with half the width of its "
+        f"{CONFIDENCE:.0%} Student's t interval from {ENOUGH_RUNS} {of.split()[0]} on."
     ]
     if beside is not None and groups > 1:
         parts.append(

@@ -18,6 +18,7 @@ from zoerefine.lab.analysis.groups import (
     not_comparable,
     not_comparable_note,
     same_metrics_note,
+    samples,
 )
 from zoerefine.lab.analysis.pictures.captions import pseudo_label
 from zoerefine.lab.analysis.report.page_pictures import ExampleFrame
@@ -28,7 +29,8 @@ from zoerefine.lab.analysis.statistics.comparisons import (
     seeds_note,
 )
 from zoerefine.lab.analysis.statistics.importance import Share
-from zoerefine.lab.analysis.statistics.significance import ENOUGH_RUNS, ESTIMATOR
+from zoerefine.lab.analysis.statistics.significance import ENOUGH_RUNS
+from zoerefine.lab.listing.labels import read_labels
 from zoerefine.lab.runs.metrics.series import parse_number
 from zoerefine.lab.runs.record import COMMIT, Collection, Curve, Run, differing_keys, finite_number
 
@@ -235,6 +237,8 @@ def summarize(
             f"Not finished: {counted(len(unfinished), 'run')}; their results so far count only "
             "where no run of the group finished, and nothing is concluded from them."
         )
+    if archived := sum(read_labels(Path(run.path)).archived for run in collection.runs):
+        lines.append(f"Archived: {counted(archived, 'run')}, counted like all others.")
     if collection.left_out:
         count = counted(len(collection.left_out), "run")
         lines.append(f"Left out: {count}; the table of runs gives the reasons.")
@@ -268,9 +272,10 @@ def best_line(best: RunGroup, groups: Sequence[RunGroup], measure: Measure) -> s
     """The best group beside the pseudo depth."""
     pseudo = pseudo_mean(best, measure)
     before = "" if pseudo is None else f"; the {pseudo_label(groups)} has {metric_text(pseudo)}"
-    seeds = f"{ESTIMATOR}, {len(best.scores)} seeds" if len(best.scores) > 1 else "one seed"
-    value = f"{measure.label} {metric_text(best.mean)}"
-    return f"Best{measure.on_place}: {best.label}, {value} ({seeds}){before}."
+    of = f"mean over {len(best.scores)} {samples([best])}" if len(best.scores) > 1 else "one seed"
+    direction = f"; {measure.better} is better" if measure.metric else ""
+    value = f"{measure.label} {metric_text(best.mean)} ({of}{direction})"
+    return f"Best{measure.on_place}: {best.label}, {value}{before}."
 
 
 def with_best(differences: Sequence[Difference], scored: Sequence[RunGroup]) -> Difference:

@@ -61,7 +61,7 @@ class Difference:
 Pair = tuple[RunGroup, RunGroup]
 # Verdicts on groups whose means cannot be compared.
 OTHER = "no conclusion: measured on different "
-LOST = "no conclusion: runs of a group have no finite final value"
+LOST = "no conclusion: not every run of a group has its final value"
 
 
 def compare_groups(

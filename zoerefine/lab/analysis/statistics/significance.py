@@ -19,7 +19,6 @@ import numpy as np
 
 Array = np.ndarray
 
-ESTIMATOR = "mean over seeds"
 INTERVAL = "95% Student's t interval"
 CONFIDENCE = 0.95
 ENOUGH_RUNS = 3  # with fewer, there is no interval and no conclusion
