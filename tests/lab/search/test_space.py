@@ -277,6 +277,16 @@ def test_a_config_of_a_script_lies_inside_a_range_where_it_is_on_a_step():
     assert params_in({"x": {"low": 0, "high": 10}}, {"x": 2.5}) == {"x": 2.5}
 
 
+def test_values_on_steps_are_those_of_decimal_digits():
+    space = space_of({"x": {"low": 0.1, "high": 1.0, "step": 0.3}}, SCRIPT)
+    study, seen = optuna.create_study(), []
+    for params in combinations(space):
+        study.enqueue_trial(params)
+        seen.append(suggest(space, study.ask())["x"])
+    assert seen == [0.1, 0.4, 0.7, 1.0]
+    assert {suggest(space, study.ask())["x"] for _ in range(30)} == {*seen}
+
+
 def test_values_that_are_equal_for_python_are_different_options():
     for values in ([True, 1, 1.0, "1"], [0, False], [None, "null"], [[1], [1.0], [True], "[1]"]):
         space = space_of({"any": values}, SCRIPT)

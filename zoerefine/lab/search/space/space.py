@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from zoerefine.base.yaml.equal_values import same_data
@@ -36,11 +37,8 @@ class Range:
         if self.is_whole:
             low, high, step = int(self.low), int(self.high), int(self.step or 1)
             return {self.key: trial.suggest_int(self.name, low, high, step=step, log=self.log)}
-        return {
-            self.key: trial.suggest_float(
-                self.name, self.low, self.high, step=self.step, log=self.log
-            )
-        }
+        value = trial.suggest_float(self.name, self.low, self.high, step=self.step, log=self.log)
+        return {self.key: on_step(value, self.low, self.step) if self.step else value}
 
     def combinations(self) -> Iterator[Values]:
         """Every value of a finite range, as a trial's parameters."""
@@ -84,6 +82,12 @@ class Range:
             ends = f"{self.low:g} to {self.high:g}"
         ends += ", logarithmic" if self.log else ""
         return [f"{self.key}: {ends}" + (f" in steps of {self.step:g}" if self.step else "")]
+
+
+def on_step(value: float, low: float, step: float) -> float:
+    """A value of a range with steps as decimal digits give it: 0.3, not 0.30000000000000004."""
+    first, one = Decimal(str(low)), Decimal(str(step))
+    return float(first + round((value - low) / step) * one)
 
 
 @dataclass(frozen=True)
