@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from zoerefine.lab.launch.workspace.workspace import read_inputs
 from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
 from zoerefine.lab.runs.record import (
     DIGITS,
+    FURTHER_ZEROS,
     PRUNED,
     Curve,
     Run,
@@ -34,8 +34,6 @@ from zoerefine.lab.runs.record import (
     read_tree,
 )
 
-# Numbers by another spelling than the usual one: 007, 1.10, 2.00, 0x10.
-FURTHER_ZEROS = re.compile(r"[-+]?(0\d.*|\d*\.(\d*[1-9])?0+(?<!\.0)|0[xXoO].*)")
 SEED_NAMES = ("seed", "random_seed", "rng_seed")  # the last part of a key, in lower case
 MOST_METRICS = 2000  # whose final values are kept, beside those that are asked for
 

@@ -6,6 +6,7 @@ Reading is fast because it is lazy: of `metrics.jsonl` only the validation rows 
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
@@ -63,6 +64,8 @@ CODE = COMMIT, CHANGES = "commit", "uncommitted changes"
 OUTSIDE = {fact: f"weights of {group}.{key}" for group, key, fact in WEIGHT_KEYS}
 OUTSIDE |= {"split_file": "file of DATA.SPLIT", "network": "file of MODEL.NAME"}
 DIGITS = 8  # of a commit or digest in a name
+# Numbers by another spelling than the usual one: 007, 1.10, 2.00, 0x10.
+FURTHER_ZEROS = re.compile(r"[-+]?(0\d.*|\d*\.(\d*[1-9])?0+(?<!\.0)|0[xXoO].*)")
 
 
 def origin_settings(recorded: Mapping[str, Any]) -> dict[str, str]:

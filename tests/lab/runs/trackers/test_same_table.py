@@ -189,3 +189,17 @@ def test_runs_of_another_commit_are_no_seeds_of_one_group(log, tmp_path):
         ("11111111", 1),
         ("22222222", 2),
     }
+
+
+def test_parameters_of_mlflow_that_differ_in_zeros_are_two_settings(tmp_path):
+    client = log_mlflow((tmp_path / "mlruns").as_uri(), LOGGED[:3])
+    experiment = client.get_experiment_by_name("six").experiment_id
+    runs = sorted(client.search_runs([experiment]), key=lambda run: run.info.start_time)
+    for run, version in zip(runs, ("1.1", "1.10", "1.10"), strict=True):
+        client.log_param(run.info.run_id, "version", version)
+    found = collect([str(tmp_path)], metrics=["val_acc"]).runs
+    groups = make_groups(found, Measure(metric="val_acc"))
+    assert {(group.label, len(group.runs)) for group in groups} == {
+        ("version 1.1", 1),
+        ("version 1.10", 2),
+    }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from zoerefine.lab.runs.metrics.series import Series
+from zoerefine.lab.runs.record import FURTHER_ZEROS
 
 INSTALL = "pip install 'zoerefine[trackers]'"
 LONGEST_PARAMETER = 2000  # characters of a text that may be a Python value
@@ -83,7 +84,7 @@ def environment(**variables: str) -> Iterator[None]:
 
 def parameter_value(text: str) -> Any:
     """The value of a parameter that was recorded as `str(value)`; else the text itself."""
-    if len(text) > LONGEST_PARAMETER:
+    if len(text) > LONGEST_PARAMETER or FURTHER_ZEROS.fullmatch(text):  # no str(value)
         return text
     if text == "None":
         return None
