@@ -215,25 +215,16 @@ def calibrate(prior: RoomPrior, measured: Sequence[Measurement]) -> RoomCalibrat
         system = known + np.diag(share * variance / weights + MEASURED_SHARE**2)
         # Of a measurement from another frame: with this room's variances, without robust weights.
         changed = frame_variance - prior.frame_variance + share * variance * (1 - 1 / weights)
-        scores = scores_of_frames(system, error, of_frame, changed)
+        of_others, its_variance = left_out(system, error, of_frame)
+        scores = np.abs(of_others) / np.sqrt(np.maximum(its_variance + changed, 1e-6))
     band = quantile(scores, OTHER_SCORES, OTHERS)
     return RoomCalibration(mean, covariance, variance, frame_variance, weights, band)
 
 
-def scores_of_frames(system: Array, error: Array, of_frame: Array, changed: Array) -> Array:
-    """How far each measurement is from what the other frames predict, in standard deviations.
-
-    Args:
-        system: the covariance of `error`, [N, N].
-        changed: what is added to the variance of each prediction, [N].
-    """
-    left, variance = left_out(system, error, of_frame)
-    return np.abs(left) / np.sqrt(np.maximum(variance + changed, 1e-6))
-
-
 def left_out(system: Array, error: Array, of_frame: Array) -> tuple[Array, Array]:
-    """Each error less what the other frames predict of it, and the variance of that.
+    """Each error less what the other frames predict of it, and the variance of that, [N] each.
 
+    `system` is the covariance of the errors, [N, N].
     Leaving out a block of a normal distribution needs only its block of the precision (Rasmussen
     and Williams, section 5.4.2).
     """

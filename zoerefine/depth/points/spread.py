@@ -13,7 +13,6 @@ between the two.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -93,6 +92,7 @@ def spread_twice(depth_m: Tensor, points: Tensor) -> Tensor:
     return spread(spread(depth_m, points), points)
 
 
+@torch.no_grad()
 def spread(depth_m: Tensor, points: Tensor) -> Tensor:
     """Correct predicted depth by metric points, once.
 
@@ -104,53 +104,26 @@ def spread(depth_m: Tensor, points: Tensor) -> Tensor:
     Returns:
         Corrected depth, float32 [B, 1, H, W].
     """
-    return Spreading.of(depth_m, points).corrected_m if points.shape[1] else depth_m
+    if not points.shape[1]:
+        return depth_m
+    process = Process.of(depth_m, points)
+    return depth_m * change_of(depth_m, process, agreeing(process)).exp()
 
 
+@torch.no_grad()
 def spread_with_hints(depth_m: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
     """`spread`, and what a refiner sees beside the picture: `hints01` [B, HINTS, H, W]."""
     if not points.shape[1]:
         return depth_m, no_hints(depth_m)
-    found = Spreading.of(depth_m, points)
-    return found.corrected_m, found.hints01()
-
-
-@dataclass(frozen=True)
-class Spreading:
-    """What points say of predicted depth.
-
-    Attributes:
-        corrected_m: depth with this change, [B, 1, H, W].
-        change: of log depth, [B, 1, H, W].
-        process: of the points.
-        agree: which of the points are no outliers, bool [B, N].
-    """
-
-    corrected_m: Tensor
-    change: Tensor
-    process: Process
-    agree: Tensor
-
-    @classmethod
-    @torch.no_grad()
-    def of(cls, depth_m: Tensor, points: Tensor) -> "Spreading":
-        """Solve the Gaussian process for the points."""
-        process = Process.of(depth_m, points)
-        agree = agreeing(process)
-        weights = process.weights(agree)
-        change = field(depth_m, process.rows, process.columns, process.log_m, weights)
-        return cls(depth_m * change.exp(), change, process, agree)
-
-    @torch.no_grad()
-    def hints01(self) -> Tensor:
-        """What the points say at a pixel; see `hints_of`."""
-        x, y, metres, _ = self.process.points.unbind(-1)
-        rows, columns = self.process.rows, self.process.columns
-        predicted_m = at_points(self.corrected_m, x, y).clamp(min=NEAREST_M)
-        left = metres.clamp(min=1e-9).log() - predicted_m.log()
-        near01, left_nearby = nearby(self.corrected_m, rows, columns, self.process.there, left)
-        known01 = known(self.corrected_m, rows, columns, self.agree)
-        return hints_of(known01, self.change, near01, left_nearby)
+    process = Process.of(depth_m, points)
+    agree = agreeing(process)
+    change = change_of(depth_m, process, agree)
+    corrected_m = depth_m * change.exp()
+    x, y, metres, _ = process.points.unbind(-1)
+    predicted_m = at_points(corrected_m, x, y).clamp(min=NEAREST_M)
+    left = metres.clamp(min=1e-9).log() - predicted_m.log()
+    near01, left_nearby = nearby(depth_m, process, left)
+    return corrected_m, hints_of(known(depth_m, process, agree), change, near01, left_nearby)
 
 
 def hints_of(known01: Tensor, change: Tensor, near01: Tensor, left: Tensor) -> Tensor:
@@ -174,18 +147,18 @@ def no_hints(depth_m: Tensor) -> Tensor:
     return hints_of(zeros, zeros, zeros, zeros)
 
 
-def field(depth_m: Tensor, rows: Tensor, columns: Tensor, log_m: Tensor, weights: Tensor) -> Tensor:
-    """The mean of the process at every pixel, float32 [B, 1, H, W].
+def change_of(depth_m: Tensor, process: Process, agree: Tensor) -> Tensor:
+    """The change of log depth at every pixel, float32 [B, 1, H, W]: the mean of the process.
 
     Args:
-        rows, columns: of the points in units of the longer side, [B, N].
-        log_m: log predicted depth of the points, [B, N].
-        weights: of the points, [B, N].
+        agree: which of its points count, bool [B, N].
     """
+    weights = process.weights(agree)
     of_rows, of_columns = grid_places(depth_m)
     of_depths, level = depth_levels(depth_m, GRID[2])
-    by_row = kernel(of_rows, rows) * weights[:, None]
-    by_column, by_depth = kernel(of_columns, columns), kernel(of_depths, log_m)
+    by_row = kernel(of_rows, process.rows) * weights[:, None]
+    by_column = kernel(of_columns, process.columns)
+    by_depth = kernel(of_depths, process.log_m)
     # One matrix product: [depths * columns, N] by [N, rows].
     together = (by_depth[:, :, None] * by_column[:, None]).flatten(1, 2) @ by_row.transpose(1, 2)
     grid = together.unflatten(1, (GRID[2], GRID[1])).transpose(2, 3)
@@ -235,19 +208,17 @@ def interpolated(grid: Tensor, level: Tensor) -> Tensor:
     return F.grid_sample(stacked, at, padding_mode="border", align_corners=True)
 
 
-def known(depth_m: Tensor, rows: Tensor, columns: Tensor, agree: Tensor) -> Tensor:
+def known(depth_m: Tensor, process: Process, agree: Tensor) -> Tensor:
     """How much the points say at a pixel, float32 [B, 1, H, W] in 0..1; 0 without points."""
     of_rows, of_columns = grid_places(depth_m)
-    by_row = kernel(of_rows, rows, KNOWN_LENGTH) * agree[:, None]
-    nearby = by_row @ kernel(of_columns, columns, KNOWN_LENGTH).transpose(1, 2)
+    by_row = kernel(of_rows, process.rows, KNOWN_LENGTH) * agree[:, None]
+    nearby = by_row @ kernel(of_columns, process.columns, KNOWN_LENGTH).transpose(1, 2)
     share = (nearby.log1p() / math.log1p(KNOWN_POINTS)).clamp(max=1).float()[:, None]
     return F.interpolate(share, depth_m.shape[2:], mode="bilinear", align_corners=True)
 
 
-def nearby(
-    depth_m: Tensor, rows: Tensor, columns: Tensor, there: Tensor, left: Tensor
-) -> tuple[Tensor, Tensor]:
-    """How near points are to a pixel, and the mean of their values [B, N], clamped to -1..1.
+def nearby(depth_m: Tensor, process: Process, left: Tensor) -> tuple[Tensor, Tensor]:
+    """How near points are to a pixel, and the mean of what they say [B, N], clamped to -1..1.
 
     Points that were taken for outliers count, too: a network may know better.
     """
@@ -258,7 +229,8 @@ def nearby(
         distance = (pixels[None, :, None] - at.float()[:, None]) / NEAR_LENGTH
         return torch.exp(-distance.square() / 2)
 
-    by_row, by_column = closeness(height, rows), closeness(width, columns)
+    there = process.there
+    by_row, by_column = closeness(height, process.rows), closeness(width, process.columns)
     values = torch.where(there, left.clamp(-1, 1), 0.0).float()
     weight = (by_row * there[:, None]) @ by_column.transpose(1, 2)
     total = (by_row * values[:, None]) @ by_column.transpose(1, 2)
