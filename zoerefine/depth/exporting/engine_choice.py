@@ -5,7 +5,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +22,12 @@ from zoerefine.depth.exporting.verify import call_on_first, time_interleaved
 SAME_SPEED = 1.05  # engines within this factor of the fastest are taken as equally fast
 
 
-@dataclass(frozen=True)
-class ChosenEngine:
-    """A built bundle, and the measurement that decided for it.
-
-    Attributes:
-        measured: {"processor", "latency_ms": {engine: ms}}; empty if nothing had to be measured.
-    """
-
-    bundle: Path
-    measured: dict[str, Any] = field(default_factory=dict)
+# A built bundle, and the measurement that decided: {"processor", "latency_ms": {engine: ms}}; empty
+# if nothing had to be measured.
+Chosen = tuple[Path, dict[str, Any]]
 
 
-def choose(builder: EngineBuilder, engine: str, precision: str) -> ChosenEngine:
+def choose(builder: EngineBuilder, engine: str, precision: str) -> Chosen:
     """Build what `engine` and `precision` ask for, each of which may be auto; take the fastest.
 
     Under auto, what cannot be built, checked or loaded is named with its reason, and the rest goes
@@ -46,7 +38,7 @@ def choose(builder: EngineBuilder, engine: str, precision: str) -> ChosenEngine:
     if engine != "auto" and precision != "auto":
         kind = usable_kind(engine)
         check_precision(kind, precision)
-        return ChosenEngine(builder.bundle(kind, precision))
+        return builder.bundle(kind, precision), {}
     reasons: dict[str, str] = {}
     bundles: dict[str, Path] = {}
     for kind in kinds_for_auto(reasons) if engine == "auto" else [usable_kind(engine)]:
@@ -61,7 +53,7 @@ def choose(builder: EngineBuilder, engine: str, precision: str) -> ChosenEngine:
     if len(bundles) > 1:
         return fastest_bundle(builder, bundles, reasons)
     if bundles:
-        return ChosenEngine(next(iter(bundles.values())))
+        return next(iter(bundles.values())), {}
     raise UserError(no_engine(reasons))
 
 
@@ -130,7 +122,7 @@ def no_engine(reasons: Mapping[str, str]) -> str:
 
 def fastest_bundle(
     builder: EngineBuilder, bundles: Mapping[str, Path], reasons: dict[str, str]
-) -> ChosenEngine:
+) -> Chosen:
     """The bundle that is fastest here, measured once and then kept.
 
     Kept, so that the same command gives the same bundle again. Raises `UserError` if none loads.
@@ -150,7 +142,7 @@ def fastest_bundle(
         write_json(kept, {"processor": describe_processor(), "latency_ms": times})
     measured = builder.run.read_json(kept)
     errors = {name: read_manifest(bundles[name])["mean_rel_err"] for name in measured["latency_ms"]}
-    return ChosenEngine(bundles[fastest(measured["latency_ms"], errors)], measured)
+    return bundles[fastest(measured["latency_ms"], errors)], measured
 
 
 def measure_latency(

@@ -28,8 +28,7 @@ def export(run: RunDir, engine: str = "auto", precision: str = "auto") -> Path:
     Raises:
         UserError: no trained weights, no such engine on this machine, or none within tolerance.
     """
-    choice = choose(EngineBuilder(run), engine, precision)
-    return publish(run, choice.bundle, choice.measured)
+    return publish(run, *choose(EngineBuilder(run), engine, precision))
 
 
 def publish(run: RunDir, built: Path, measured: dict[str, Any]) -> Path:
@@ -38,7 +37,7 @@ def publish(run: RunDir, built: Path, measured: dict[str, Any]) -> Path:
     Its name has the suffix of its container; a bundle of another container stays.
 
     Args:
-        measured: what the bundle was chosen by, for its manifest; see `ChosenEngine`.
+        measured: what the bundle was chosen by, for its manifest; see `engine_choice.Chosen`.
     """
     facts = {"choice": measured} if measured else {}
     bundle = read_bundle(built)
