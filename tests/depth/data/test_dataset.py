@@ -56,8 +56,8 @@ def test_habitatdyn_frames_are_paired_by_name_and_labelled_as_synthetic(world):
     assert dataset.scenes == ("scene00", "scene01", "scene02", "scene03")
     assert [frame.clip for frame in dataset.frames[::4]] == ["0000", "0054", "0108", "0162"]
     for frame in dataset.frames:
-        assert {path.stem for path in frame.files} == {frame.name}
-        assert {path.parent.name for path in frame.files} == {frame.clip}
+        assert {path.stem for path in frame.files.values()} == {frame.name}
+        assert {path.parent.name for path in frame.files.values()} == {frame.clip}
     assert all(1 <= clip.speed <= 3 for clip in dataset.clips)
     # Intrinsics follow from its field of view, for pictures of 64x48 pixels.
     assert {frame.intrinsics for frame in dataset.frames} == {Intrinsics(32, 32, 31.5, 23.5)}

@@ -164,9 +164,9 @@ def test_only_what_changed_is_packed_again(copied_world, tmp_path, capsys):
     frames = frames_of(copied_world)
     changed, added, removed = frames[2], frames[5], frames[9]
     changed.zoe.write_bytes(frames[3].zoe.read_bytes())
-    for path in added.files:
+    for path in added.files.values():
         shutil.copyfile(path, path.with_stem("90009"))
-    for path in removed.files:
+    for path in removed.files.values():
         path.unlink()
     # A frame that is decoded again is broken now.
     for frame in frames_of(copied_world):
@@ -255,7 +255,7 @@ def listed_clips(root, files, names):
 def test_a_frame_that_is_listed_in_another_clip_is_packed_again(copied_world, tmp_path, capsys):
     """Its files and its place among the frames are the same, but its scene is another one."""
     files = [
-        [path.relative_to(tmp_path) for path in frame.files[:3]]
+        [path.relative_to(tmp_path) for path in list(frame.files.values())[:3]]
         for frame in frames_of(copied_world)[:4]
     ]
     first, second = (listed_clips(tmp_path, files, names) for names in ("aabb", "abbb"))
@@ -520,7 +520,8 @@ def test_file_names_may_have_characters_beyond_ascii(tmp_path, world):
     frame = frames_of(world)[0]
     folder = tmp_path / "größe 米"
     folder.mkdir()
-    for source, name in zip(frame.files[:3], ("été.jpg", "tiefe-é.png", "偽.png"), strict=True):
+    names = "été.jpg", "tiefe-é.png", "偽.png"
+    for source, name in zip(list(frame.files.values())[:3], names, strict=True):
         shutil.copy(source, folder / name)
     cv2.imwrite(str(tmp_path / "d.png"), np.full((48, 64), 2000, np.uint16))
     shutil.move(tmp_path / "d.png", folder / "tiefe-é.png")

@@ -46,19 +46,14 @@ class Frame:
     points: Path | None = None
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        """The existing files: RGB first, then depth, pseudo depth, object ids and points."""
-        return tuple(self.files_by_field.values())
-
-    @property
-    def files_by_field(self) -> dict[str, Path]:
-        """`files`, each by the field that it is read for."""
+    def files(self) -> dict[str, Path]:
+        """The existing files by the field that each is read for, RGB first."""
         fields = ("rgb", "depth", "zoe", "objects", "points")
         return {name: path for name in fields if (path := getattr(self, name)) is not None}
 
     def states(self) -> list[tuple[int, ...]]:
         """Size, times and inode of each of `files`, which tell whether one was exchanged."""
-        return [file_state(path) for path in self.files]
+        return [file_state(path) for path in self.files.values()]
 
 
 @dataclass(frozen=True)
@@ -122,7 +117,7 @@ class Dataset:
         """
         digest = hashlib.blake2b(digest_size=8)
         for (field_name, path), (size, time_ns, *_) in zip(
-            frame.files_by_field.items(), states, strict=True
+            frame.files.items(), states, strict=True
         ):
             text = f"{field_name}\0{os.path.relpath(path, self.root)}\0{size}\0{time_ns}\0"
             digest.update(text.encode(errors="surrogateescape"))

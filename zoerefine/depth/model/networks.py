@@ -100,18 +100,13 @@ class GuidedUNet(UNetBody):
 
     def forward(self, inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         x = self.features(F.pixel_unshuffle(inputs, FACTOR))  # [B, C, H/4, W/4]
-        weights = neighbour_weights(self.weights(x))
+        weights = self.weights(x).unflatten(1, (NEIGHBOURS, FACTOR * FACTOR)).float().softmax(1)
         depth = upsample(self.head(x), weights)
         if not self.confidence:
             return depth
         # Detached: the weights are trained for depth alone.
         weights = weights.detach() if self.training else weights
         return depth, upsample(self.scale_head(x), weights)
-
-
-def neighbour_weights(predicted: Tensor) -> Tensor:
-    """[B, 9 * 16, h, w] to the shares of 3x3 coarse values in each fine one, [B, 9, 16, h, w]."""
-    return predicted.unflatten(1, (NEIGHBOURS, FACTOR * FACTOR)).float().softmax(1)
 
 
 def doubled(x: Tensor) -> Tensor:
@@ -126,7 +121,11 @@ def doubled(x: Tensor) -> Tensor:
 
 
 def upsample(coarse: Tensor, weights: Tensor) -> Tensor:
-    """Convex upsampling: [B, 1, h, w] and [B, 9, 16, h, w] to [B, 1, 4 h, 4 w]."""
+    """Convex upsampling of [B, 1, h, w] to [B, 1, 4 h, 4 w].
+
+    Args:
+        weights: the shares of 3x3 coarse values in each fine one, [B, 9, 16, h, w].
+    """
     height, width = coarse.shape[2:]
     padded = F.pad(coarse, (1, 1, 1, 1), mode="replicate")
     around = torch.cat(

@@ -201,13 +201,9 @@ def searched_config(cfg: Config, values: Mapping[str, Any]) -> Config:
 def training_note(results: Mapping[str, Any]) -> str:
     """How a training ended, and its metrics beside the pseudo depth's, in Markdown."""
     state = "pruned" if results["pruned"] else "finished"
-    ended = f"**{state}** after epoch {results['epochs']}"
-    return f"{ended}\n\n{metrics_table(results['val'])}"
-
-
-def metrics_table(validation: dict[str, Any]) -> str:
-    """The refined depth's metrics beside the pseudo depth's, as a Markdown table."""
-    rows = ["| validation | pseudo depth | refined | ratio |", "|---|---:|---:|---:|"]
+    validation = results["val"]
+    rows = [f"**{state}** after epoch {results['epochs']}", ""]
+    rows += ["| validation | pseudo depth | refined | ratio |", "|---|---:|---:|---:|"]
     for name, refined in validation["refined"].items():
         if name not in validation["pseudo"]:  # of the confidence, which the pseudo depth lacks
             continue

@@ -97,17 +97,12 @@ def data_digest(cfg: Config, cache: Cache) -> str:
     return cache.digest if cfg.CACHE.MODE in UNPACKED else cache.dataset_digest
 
 
-def binding_digest(bound: Mapping[str, Any]) -> str:
-    """SHA-256 of a binding, in hex: `binding` in provenance.json."""
-    return digest_json(bound)
-
-
 def refuse_another_folder(run: RunDir, bound: Mapping[str, Any]) -> None:
     """Raises `UserError` where a folder holds a run that belongs to something else."""
     if not run.provenance_file.exists() and not run.results_file.exists():
         return
     recorded = run.read_json(run.provenance_file).get("binding")
-    if recorded != binding_digest(bound):
+    if recorded != digest_json(bound):
         raise UserError(
             f"{run.path} belongs to another study, or to other code, data or values: remove that "
             "folder, or give another RUN.NAME"

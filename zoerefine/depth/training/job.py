@@ -9,6 +9,7 @@ from typing import Any
 from zoerefine.base.config import Config, load_config, save_config, to_dict
 from zoerefine.base.config_roles import FILE_KEYS, TRAINING, Role, settings, training_digest
 from zoerefine.base.errors import UserError, counted, first_few
+from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.progress import say, warn
 from zoerefine.base.ranks import is_writer, process_group, wait_for_all, world_size
 from zoerefine.base.run_dir import RunDir, link_latest, run_from_launcher
@@ -181,7 +182,7 @@ def record_provenance(run: RunDir, cfg: Config, cache: Cache, parent: RunDir | N
     }
     if run_from_launcher() == run:
         facts = run.read_json(run.provenance_file) | facts
-    facts["binding"] = binding.binding_digest(binding.binding(cfg, cache, facts))
+    facts["binding"] = digest_json(binding.binding(cfg, cache, facts))
     provenance.add(run, **facts)
 
 

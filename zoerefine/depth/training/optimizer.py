@@ -91,13 +91,6 @@ class GlobalBatchNorm(nn.BatchNorm2d):
             self.num_batches_tracked.add_(1)
 
 
-def global_norm(norm: nn.BatchNorm2d) -> GlobalBatchNorm:
-    """A global batch normalisation with the same settings and state."""
-    made = GlobalBatchNorm(norm.num_features, norm.eps, norm.momentum)
-    made.load_state_dict(norm.state_dict())
-    return made.to(norm.weight.device)
-
-
 def data_parallel(refiner: nn.Module) -> nn.Module:
     """The refiner wrapped for training by all ranks; with one rank, the refiner itself.
 
@@ -107,7 +100,9 @@ def data_parallel(refiner: nn.Module) -> nn.Module:
         return refiner
     for name, module in list(refiner.named_modules()):
         if type(module) is nn.BatchNorm2d:
-            refiner.set_submodule(name, global_norm(module))
+            made = GlobalBatchNorm(module.num_features, module.eps, module.momentum)
+            made.load_state_dict(module.state_dict())
+            refiner.set_submodule(name, made.to(module.weight.device))
     with warnings.catch_warnings():  # torch 2.11 has no other name for this option
         warnings.simplefilter("ignore", FutureWarning)
         return DistributedDataParallel(refiner, broadcast_buffers=False)

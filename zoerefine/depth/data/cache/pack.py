@@ -278,7 +278,8 @@ class FramePacker:
         self._require_unchanged(index, states)
         if fault:
             record[:] = 0
-            self._note_fault(index, fault)
+            self.faults[index] = fault
+            self.require_few_broken(len(self.faults), self.faults[min(self.faults)])
             return store.BROKEN
         for field in self.fields:
             field.view(record)[...] = arrays[field.name]
@@ -297,10 +298,6 @@ class FramePacker:
                 f"{frame.rgb}, or another file of its frame, has changed since the data set was "
                 "opened: start the same command again"
             )
-
-    def _note_fault(self, index: int, fault: str) -> None:
-        self.faults[index] = fault
-        self.require_few_broken(len(self.faults), self.faults[min(self.faults)])
 
     def require_few_broken(self, broken: int, first: str) -> None:
         """Raises `UserError`, with the first fault, where more frames are broken than allowed."""

@@ -102,7 +102,8 @@ class PartialCache:
     def _enough_disk(self, needed: int) -> Iterator[None]:
         """Check the disk space first; an error of the system about it reads the same."""
         place = self.folder.parent
-        free = shutil.disk_usage(place).free + allocated_bytes(self.partial)
+        taken = sum(path.stat().st_blocks * 512 for path in self.partial.iterdir())
+        free = shutil.disk_usage(place).free + taken  # what an earlier build took is used again
         fault = UserError(
             f"packing {len(self.packer.frames)} frames needs {needed / MIB:,.1f} MiB, and {place} "
             f"has {free / MIB:,.1f} left: make room, move CACHE.ROOT, or train with CACHE.MODE off"
@@ -279,8 +280,3 @@ class PartialCache:
 def file_length(path: Path) -> int:
     """Bytes of a file; 0 where there is none."""
     return path.stat().st_size if path.exists() else 0
-
-
-def allocated_bytes(folder: Path) -> int:
-    """Bytes of the disk that a folder's files take."""
-    return sum(path.stat().st_blocks * 512 for path in folder.iterdir()) if folder.exists() else 0

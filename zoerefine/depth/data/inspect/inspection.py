@@ -19,7 +19,7 @@ from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.inspect.edge_alignment import SHIFT_TO_WARN, edge_alignment
 from zoerefine.depth.data.inspect.one_room import POINTS_OF_ONE_ROOM, compare_rooms
 from zoerefine.depth.data.networks.add_pseudo import require_own_camera
-from zoerefine.depth.data.networks.source import PseudoSource, label_of
+from zoerefine.depth.data.networks.source import label_of
 from zoerefine.depth.data.split import PARTS, Split
 
 FAULTS_SHOWN = 20
@@ -68,6 +68,9 @@ def inspect(dataset: Dataset, limit_m: float = FARTHEST_M) -> tuple[str, int]:
     faults += _useless(reports, limit_m)
     sizes = Counter(report.size for report in reports if report.size)
     encoding = dataset.depth_encoding
+    pseudo_label = "pseudo depth of several networks"
+    if len(sources) == 1:
+        pseudo_label = label_of(sources[0], dataset.pseudo_label)
     lines = [
         f"{dataset.root}: {dataset.label}",
         f"  {len(dataset.scenes)} scenes, {len(dataset.clips)} clips, {len(dataset.frames)} frames",
@@ -78,7 +81,7 @@ def inspect(dataset: Dataset, limit_m: float = FARTHEST_M) -> tuple[str, int]:
         f"  without pseudo depth: {_clips_without_zoe(dataset) or 'none'}",
         f"  network of the pseudo depth: {', '.join(map(str, sources)) or 'none'}",
         f"  intrinsics: {_intrinsics(dataset)}",
-        *_depth_lines(reports, _pseudo_label(dataset, sources)),
+        *_depth_lines(reports, pseudo_label),
         *_orientation_lines(dataset, reports),
         *_alignment_lines(dataset),
         *_room_lines(dataset),
@@ -117,11 +120,6 @@ def read_and_report(frame: Frame, dataset: Dataset, limit_m: float) -> FrameRepo
         is_usable=bool(in_range.any()),
         orientation=orientation,
     )
-
-
-def _pseudo_label(dataset: Dataset, sources: list[PseudoSource]) -> str:
-    several = "pseudo depth of several networks"
-    return label_of(sources[0], dataset.pseudo_label) if len(sources) == 1 else several
 
 
 def _depth_lines(reports: list[FrameReport], pseudo_label: str) -> list[str]:

@@ -79,9 +79,13 @@ class Sampler:
         self._batches = lru_cache(self._count_batches)
 
     def order(self, epoch: int) -> Order:
-        """An epoch's records in order, and where its batches end."""
+        """An epoch's records in order, and where its batches end.
+
+        `ORDERS` put positions in `indices` in order: those of the records of the epoch's scenes.
+        """
         rng = np.random.default_rng([self.seed, epoch])
-        at = ORDERS[self.options.order](self, self._positions(epoch), rng)
+        positions = np.flatnonzero(np.isin(self.scenes, self._scenes(epoch)))
+        at = ORDERS[self.options.order](self, positions, rng)
         if self.options.order == "clips":
             return Order(self.indices[at], self._clip_ends(at))
         ends = np.arange(self.batch, len(at) + self.batch, self.batch).clip(max=len(at))
@@ -119,12 +123,6 @@ class Sampler:
             return np.arange(count)
         rng = np.random.default_rng([self.seed, epoch // every, count])
         return np.sort(rng.permutation(count)[: self.options.rotate_scenes])
-
-    def _positions(self, epoch: int) -> Array:
-        """The positions in `indices` of the records of an epoch's scenes."""
-        if not self.options.rotate_every:
-            return np.arange(len(self.indices))
-        return np.flatnonzero(np.isin(self.scenes, self._scenes(epoch)))
 
     def _clip_ends(self, at: Array) -> Array:
         """Where batches end, so that no batch holds two clips."""

@@ -105,7 +105,8 @@ def pseudo_depth(
         + scene.texture * (blur(light, 4 * px) - blur(light, 16 * px))
         + np.float32(clip.scale[frame])
         + field
-        + fine_noise(rng, height, width, px)
+        # Noise with a grain of about two pixels; standard deviation near 0.04.
+        + 0.2 * blur(rng.standard_normal((height, width), np.float32), 1.5 * px)
     )
     return np.exp(log_depth + error).astype(np.float32)
 
@@ -143,12 +144,6 @@ def soften(log_depth: Array, ids: Array, scene: SceneErrors, px: float) -> Array
     sink = scene.fading * moving * (1 - solidity)
     sink = blur(sink, 2 * px)
     return soft + sink * (around - soft)
-
-
-def fine_noise(rng: np.random.Generator, height: int, width: int, px: float) -> Array:
-    """Noise with a grain of about two pixels; standard deviation near 0.04."""
-    noise = rng.standard_normal((height, width), np.float32)
-    return 0.2 * blur(noise, 1.5 * px)
 
 
 def blur(values: Array, sigma: float) -> Array:
