@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.base.config.loading import example_file
+from zoerefine.base.config.examples import example_file
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.progress import is_quiet

@@ -36,6 +36,7 @@ __all__ = [
 OPEN = (
     "data_keys",
     "declare",
+    "examples",
     "loading",
     "schema",
     "search_values",

@@ -2,7 +2,7 @@
 
 YACS supplies the tree (`cfg.TRAIN.LR`) and the command-line convention (`TRAIN.LR 3e-4`). Merging
 and dumping are our own: YACS's printed form does not load back to the same values, and its
-merge refuses `LR: 1` for a float. The example configs are at the end.
+merge refuses `LR: 1` for a float.
 """
 
 import copy
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from yacs.config import CfgNode
 
-import zoerefine
+from zoerefine.base.config.examples import config_file
 from zoerefine.base.config.schema import GROUPS, KEYS, SEARCH, Config, Key, check_combinations
 from zoerefine.base.config.search_values import read_search
 from zoerefine.base.config.value_types import (
@@ -239,33 +239,3 @@ def resolve_path(path: str | Path) -> Path:
         ) from None
     except (OSError, RuntimeError) as error:  # a loop of links
         raise UserError(f"{path} cannot be resolved: {error}") from None
-
-
-PACKAGE = Path(zoerefine.__file__).parent
-# The build copies configs/ into the package (setup.py); a checkout has no copy.
-FOLDER = next(
-    (one for one in (PACKAGE / "configs", PACKAGE.parent / "configs") if one.is_dir()),
-    PACKAGE / "configs",
-)
-
-
-def example_names() -> list[str]:
-    """Names for `--config`: `demo`, `compare/unet`."""
-    files = FOLDER.rglob("*.yaml")
-    return sorted(file.relative_to(FOLDER).with_suffix("").as_posix() for file in files)
-
-
-def example_file(name: str) -> Path:
-    """The file of an example config. Raises `UserError` where there is none of this name."""
-    if name not in example_names():
-        raise UserError(f"no example config {name}; there are {', '.join(example_names())}")
-    return FOLDER / f"{name}.yaml"
-
-
-def config_file(path: str | Path) -> Path:
-    """The path of a config. Where no such file exists, `demo` and `configs/demo.yaml` are examples.
-
-    So commands of the documentation work in any folder.
-    """
-    name = str(path).removeprefix("configs/").removesuffix(".yaml")
-    return example_file(name) if not Path(path).exists() and name in example_names() else Path(path)
