@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoerefine.base.errors import UserError
+from zoerefine.base.run_dir import RunDir
+
 if TYPE_CHECKING:
     from yacs.config import CfgNode
 
-    from zoerefine.base.run_dir import RunDir
     from zoerefine.lab.runs.record import Collection
 
 
-def train(cfg: "CfgNode") -> "RunDir":
+def train(cfg: "CfgNode") -> RunDir:
     """Train a refiner; an unfinished run resumes, a finished one is returned as it is.
 
     Raises `UserError` for bad data or a loss that is not finite; `KeyboardInterrupt` after a
@@ -29,7 +31,7 @@ def train(cfg: "CfgNode") -> "RunDir":
         return run_training(load_config(cfg))  # keys and values may have been set in it since
 
 
-def search(cfg: "CfgNode") -> "RunDir":
+def search(cfg: "CfgNode") -> RunDir:
     """Search what the config lists under SEARCH; returns the study's run.
 
     `load_run(study.path / "best")` is the best run where STUDY.THEN trains it. Raises `UserError`
@@ -47,7 +49,7 @@ def search(cfg: "CfgNode") -> "RunDir":
         return run_study(OwnTraining(cfg, check_search_space(cfg)))
 
 
-def export(run: "RunDir | str | Path", engine: str = "auto", precision: str = "auto") -> Path:
+def export(run: RunDir | str | Path, engine: str = "auto", precision: str = "auto") -> Path:
     """Build an engine from a run's best weights, compare it with them, and publish it.
 
     Args:
@@ -69,14 +71,11 @@ def export(run: "RunDir | str | Path", engine: str = "auto", precision: str = "a
         return build(load_run(run), engine, precision)
 
 
-def load_run(run: "RunDir | str | Path") -> "RunDir":
+def load_run(run: RunDir | str | Path) -> RunDir:
     """A run's folder: `.results()`, `.metrics()`, `.status()` and the paths of its files.
 
     Raises `UserError` where there is no run.
     """
-    from zoerefine.base.errors import UserError
-    from zoerefine.base.run_dir import RunDir
-
     if isinstance(run, RunDir):
         return run
     found = RunDir(Path(run).resolve())

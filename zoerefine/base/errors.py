@@ -40,7 +40,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def first_few(names: Sequence[str], most: int, word: str = "") -> str:
+def first_few(names: Sequence[str], most: int = 8, word: str = "") -> str:
     """The first names in a line, and how many more there are: `a, b, 3 more`."""
     more = [f"{word}{len(names) - most} more"] if len(names) > most else []
     return ", ".join([*names[:most], *more])

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 
+from zoerefine.base.errors import counted, one_line, visible
 from zoerefine.commands.options import Parser, add_shared, as_path, print_json
 from zoerefine.lab.analysis.pictures.style import LAYOUTS
 
@@ -83,7 +84,6 @@ def main(argv: Sequence[str]) -> int:
     )
     args = parser.parse_args(argv)
 
-    from zoerefine.base.errors import counted, one_line, visible
     from zoerefine.lab.analysis.analyze import analyze
     from zoerefine.lab.runs.collect import FILTERED, known_trials
 

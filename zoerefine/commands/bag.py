@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, visible
+from zoerefine.base.progress import say
 from zoerefine.commands.infer import MAX_BATCH
 from zoerefine.commands.options import Parser, add_shared, as_path, print_notes
 
@@ -121,8 +122,6 @@ def info_topic(depth_topic: str) -> str:
 @contextmanager
 def prepared(args: argparse.Namespace) -> "Iterator[BagJob]":
     """Open and check all inputs; nothing is written before."""
-    from zoerefine.base.errors import visible
-    from zoerefine.base.progress import say
     from zoerefine.depth.infer.results import check_writable
     from zoerefine.depth.ros.bag_files import open_bag
     from zoerefine.depth.ros.bag_topics import find_topics

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from zoerefine.base.config import load_config
 from zoerefine.base.files.atomic import create_ignored_folder
+from zoerefine.base.progress import say, track
 from zoerefine.commands.options import Parser, add_shared, as_path
 
 if TYPE_CHECKING:
@@ -72,8 +73,6 @@ def main(argv: Sequence[str]) -> int:
 
 def run_checks(checks: "TrainingChecks", limit_s: float) -> Iterator[tuple[str, str, str]]:
     """Name, verdict and sentence of each check; those that do not fit the limit are skipped."""
-    from zoerefine.base.progress import say, track
-
     began, pace, todo = time.monotonic(), checks.pace, checks.checks()
     needed_s = sum(check.steps for check in todo) * pace.step_s
     say(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from zoerefine.base.config.declare import MOST_SEED
 from zoerefine.base.depth_limits import FARTHEST_M, MOST_FARTHEST_M
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.foreign import refuse_foreign
+from zoerefine.base.progress import track
 from zoerefine.base.registries import POINT_KINDS
 from zoerefine.commands.options import Parser, add_shared, as_path
 from zoerefine.depth.data import ZOEDEPTH_MODEL
@@ -161,7 +163,6 @@ def synthesize(args: argparse.Namespace) -> None:
 
 def inspect(args: argparse.Namespace) -> int:
     """Print the report, draw the contact sheet; exit code 1 for a data set with faults."""
-    from zoerefine.base.files.foreign import refuse_foreign
     from zoerefine.depth.data.inspect.contact_sheet import contact_sheet
     from zoerefine.depth.data.inspect.inspection import inspect
     from zoerefine.depth.data.layouts.readers import open_dataset
@@ -194,7 +195,6 @@ def pseudo(args: argparse.Namespace) -> None:
 
 def points(args: argparse.Namespace) -> None:
     """Write simulated points."""
-    from zoerefine.base.progress import track
     from zoerefine.depth.data.layouts.readers import open_dataset
     from zoerefine.depth.points.simulate import PointSimulation, write_points
 

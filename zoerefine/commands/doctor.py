@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoerefine.base.errors import UserError
 from zoerefine.commands.options import Parser, add_shared, as_path, print_json
 
 
@@ -27,7 +28,6 @@ def main(argv: Sequence[str]) -> int:
     from rich.markup import escape
     from rich.table import Table
 
-    from zoerefine.base.errors import UserError
     from zoerefine.base.machine.doctor import examine
 
     if not args.folder.is_dir():

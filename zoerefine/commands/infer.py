@@ -10,6 +10,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import check_pairs, write_json
+from zoerefine.base.files.foreign import JSON_MARK, refuse_foreign
+from zoerefine.base.progress import warn
 from zoerefine.commands.options import CommandParser, add_shared, as_path, print_notes
 from zoerefine.depth.data import ZOEDEPTH_MODEL
 
@@ -204,8 +207,6 @@ def check(args: argparse.Namespace) -> None:
 
 def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     """Open and check all inputs; nothing is written before. With --measured also its room."""
-    from zoerefine.base.files.atomic import check_pairs
-    from zoerefine.base.files.foreign import refuse_foreign
     from zoerefine.depth.data.metric_points import PointFiles
     from zoerefine.depth.data.networks.source import check_source
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
@@ -302,7 +303,6 @@ def room_for(
     intrinsics: "Intrinsics | None",
 ) -> "Room":
     """The calibration of the room by --measured. Says what is in doubt, and what to measure."""
-    from zoerefine.base.progress import warn
     from zoerefine.depth.infer.room import Room, measure
     from zoerefine.depth.points.measured_file import read_measured
 
@@ -337,8 +337,6 @@ def evaluate(job: "Inference", done: "Done", args: argparse.Namespace, refines: 
     Args:
         refines: whether refined depth comes from a refiner.
     """
-    from zoerefine.base.files.atomic import write_json
-    from zoerefine.base.files.foreign import JSON_MARK
     from zoerefine.depth.infer.evaluate import advice, evaluate, table, training_scenes_line
     from zoerefine.depth.infer.results import METRICS_FILE
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import check_pairs
+from zoerefine.base.progress import warn
 from zoerefine.base.threads import wait_for_ctrl_c
 from zoerefine.commands.options import Parser, add_shared, as_path
 
@@ -41,8 +43,6 @@ def main(argv: Sequence[str]) -> int:
             "frame, x, y, metres"
         )
 
-    from zoerefine.base.progress import warn
-
     session = open_session(args)
     if args.page:
         return serve(session, args.host, args.port)
@@ -58,7 +58,6 @@ def main(argv: Sequence[str]) -> int:
 
 def open_session(args: argparse.Namespace) -> "Session":
     """Open the recording, with depth of some of its frames."""
-    from zoerefine.base.files.atomic import check_pairs
     from zoerefine.depth.data.intrinsics import Cameras, checked_intrinsics
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.infer.inference import points_alone

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.exit_codes import INTERRUPTED, USER_ERROR
-from zoerefine.base.progress import be_quiet
+from zoerefine.base.progress import be_quiet, say, warn
 from zoerefine.base.registries import EXECUTORS
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 def print_notes(bundle: Path | None, manifest: Mapping[str, Any]) -> None:
     """Say if a bundle was chosen on another processor, and what its results warn of."""
     from zoerefine.base.machine.processor import other_processor
-    from zoerefine.base.progress import say, warn
 
     if note := other_processor(dict(manifest)):
         say(f"{bundle}: {note}")

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, visible
+from zoerefine.base.progress import say
 from zoerefine.commands.options import CommandParser, add_shared, print_json
 from zoerefine.commands.runs_changes import ARCHIVE_COMMANDS, change, change_trash, remove
+from zoerefine.lab.launch.record.times_and_speeds import is_aside
 
 if TYPE_CHECKING:
     from zoerefine.lab.listing.row import RunRow
@@ -175,9 +177,6 @@ def check_options(args: argparse.Namespace) -> None:
 
 def report_left_out(left_out: dict[str, str]) -> None:
     """Say how many runs the filter could not be applied to, with the first reason."""
-    from zoerefine.base.errors import visible
-    from zoerefine.base.progress import say
-
     if left_out:
         path, reason = next(iter(left_out.items()))
         count = len(left_out)
@@ -186,8 +185,6 @@ def report_left_out(left_out: dict[str, str]) -> None:
 
 def listed_metric(rows: "list[RunRow]", asked: str) -> str:
     """The metric of the list: the default only where a run has it, else one that all share."""
-    from zoerefine.lab.launch.record.times_and_speeds import is_aside
-
     measured = [row.metrics for row in rows if row.metrics]
     if asked != USUAL_METRIC or not measured or any(asked in found for found in measured):
         return asked
@@ -197,7 +194,6 @@ def listed_metric(rows: "list[RunRow]", asked: str) -> str:
 
 def show(rows: "list[RunRow]", args: argparse.Namespace) -> int:
     """Print the list."""
-    from zoerefine.base.progress import say
     from zoerefine.lab.listing.table import fitted, header, line_of, summary
 
     shown = rows if args.limit is None else rows[: args.limit]

@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.base.errors import UserError, damage
+from zoerefine.base.errors import UserError, damage, visible
+from zoerefine.base.metric_direction import is_maximized
+from zoerefine.base.progress import say, warn
 from zoerefine.commands.options import Parser, add_shared, as_path
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
 def change(rows: "list[RunRow]", args: argparse.Namespace) -> int:
     """Change the labels of the selected runs; exit code 1 where that fails for some."""
-    from zoerefine.base.errors import visible
     from zoerefine.lab.listing.labels import change_labels
 
     faults = []
@@ -46,9 +47,6 @@ def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace
 
     The exit code is 1 where some of it cannot be removed, though nothing protects it.
     """
-    from zoerefine.base.errors import visible
-    from zoerefine.base.metric_direction import is_maximized
-    from zoerefine.base.progress import say
     from zoerefine.lab.listing.protection import Protection
     from zoerefine.lab.listing.removal import Rule, delete_old, preview, remove_run, to_remove
 
@@ -77,9 +75,6 @@ LEFT = "it cannot be deleted completely"
 
 def say_reasons(what: str, reasons: Iterable[tuple[str, str]]) -> None:
     """Say why something was not done with runs: a line for each reason, with the first run."""
-    from zoerefine.base.errors import visible
-    from zoerefine.base.progress import say
-
     paths: dict[str, list[str]] = {}
     for path, reason in reasons:
         paths.setdefault(reason.replace(path, "it"), []).append(path)
@@ -90,7 +85,6 @@ def say_reasons(what: str, reasons: Iterable[tuple[str, str]]) -> None:
 
 def say_total(removed: "list[RunRow]", count: int, is_done: bool) -> None:
     """Say how many runs are removed, or would be, their size, and how they come back."""
-    from zoerefine.base.progress import say
     from zoerefine.lab.listing.removal import KEPT_DAYS
     from zoerefine.lab.listing.table import shown_size
 
@@ -103,8 +97,6 @@ def say_total(removed: "list[RunRow]", count: int, is_done: bool) -> None:
 
 def change_trash(args: argparse.Namespace) -> int:
     """Bring removed runs back, or delete all; exit code 1 where that fails for some."""
-    from zoerefine.base.errors import visible
-    from zoerefine.base.progress import say
     from zoerefine.lab.listing.protection import roots_of
     from zoerefine.lab.listing.removal import delete, removed_runs, restore
 
@@ -184,9 +176,6 @@ def copy_each(places: Iterable[Any], copy: Callable[[Any], str]) -> int:
 
     Raises the `UserError` where there is no other run.
     """
-    from zoerefine.base.errors import visible
-    from zoerefine.base.progress import warn
-
     several, faults = list(dict.fromkeys(places)), 0
     for place in several:
         try:

@@ -96,13 +96,13 @@ def resolve_config(source: Source, overrides: Overrides = ()) -> Resolved:
     return found
 
 
-def check_value(name: str, value: Any) -> Any:
-    """A value of a key, as its type, for functions that take it as an argument.
+def check_value(name: str, value: Any, option: str = "") -> Any:
+    """A value of a key, as its type, for functions and options that take it.
 
-    Raises `UserError`, naming the key, where the key does not allow it.
+    Raises `UserError`, naming the option or else the key, where the key does not allow it.
     """
     try:
-        return KEYS[name].type.read(value, name)
+        return KEYS[name].type.read(value, option or name)
     except WrongValue as wrong:
         raise UserError(str(wrong)) from None
 

@@ -28,9 +28,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
     temporary = path.with_name(f".{short_name(path)}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         yield temporary
-        sync_file(temporary)
+        sync(temporary)
         os.replace(temporary, path)
-        sync_folder(path.parent)
+        sync(path.parent)
     except OSError as error:
         if error.filename in (None, str(temporary)):  # a full disk is reported without a name
             error.filename = str(path)
@@ -80,7 +80,7 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
         if path.exists():
             os.replace(path, old)
         os.replace(temporary, path)
-        sync_folder(path.parent)
+        sync(path.parent)
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -135,10 +135,13 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def sync_file(path: Path) -> None:
-    """Force a file's bytes to the disk."""
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
+def sync(path: Path) -> None:
+    """Force a file's bytes, or the renames inside a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync_file_system(path: Path) -> None:
@@ -150,15 +153,6 @@ def sync_file_system(path: Path) -> None:
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
-    finally:
-        os.close(descriptor)
-
-
-def sync_folder(path: Path) -> None:
-    """Force renames inside a folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -133,8 +133,7 @@ def read_speed(folder: Path) -> float:
         os.fsync(file.fileno())
 
         def read() -> None:
-            if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             os.pread(file.fileno(), size, 0)
 
         return size / fastest(read) / 1e9

@@ -1,7 +1,6 @@
 """The processor: its name, and which instructions torch and oneDNN compute with on it."""
 
 import os
-import platform
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ VECTOR_SETS = {
 
 def cpu_name() -> str:
     """The processor's model name; empty where it is not known."""
-    return described("model name") if CPU_INFO.exists() else platform.processor()
+    return described("model name")
 
 
 @cache

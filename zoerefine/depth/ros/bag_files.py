@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from zoerefine.base.errors import UserError, damage
-from zoerefine.base.files.atomic import sync_file_system, sync_folder
+from zoerefine.base.files.atomic import sync, sync_file_system
 from zoerefine.base.files.file_lock import try_lock
 from zoerefine.base.files.storage_faults import storage_fault
 from zoerefine.depth.infer.results import BUNDLE
@@ -219,7 +219,7 @@ def new_bag(path: Path, storage: str, provenance: Mapping[str, str]) -> Iterator
             if path.exists():
                 os.replace(path, half / "replaced")
             os.replace(written, path)
-            sync_folder(path.parent)
+            sync(path.parent)
         except sqlite3.Error as error:
             raise UserError(f"{path} cannot be written: {error}") from None
         finally:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from zoerefine.base.errors import UserError, visible
-from zoerefine.base.files.atomic import create_ignored_folder, sync_file_system, sync_folder
+from zoerefine.base.files.atomic import create_ignored_folder, sync, sync_file_system
 from zoerefine.base.files.file_lock import try_lock
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, RunDir
@@ -221,4 +221,4 @@ def publish(folder: Path, target: Path) -> None:
         os.rename(folder, target)
     except OSError as error:
         raise UserError(f"{target} cannot be made: {error.strerror}") from None
-    sync_folder(target.parent)
+    sync(target.parent)

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoerefine.base.errors import first_few
 from zoerefine.base.files.atomic import bytes_on_disk
 from zoerefine.base.files.file_lock import is_locked, try_lock
 from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import modified_ns
 from zoerefine.lab.launch.environment import environments_folder
-from zoerefine.lab.launch.git.changes import shortened_list
 from zoerefine.lab.launch.git.mirror import mirrors_folder
 from zoerefine.lab.launch.workspace.left import rescue
 from zoerefine.lab.launch.workspace.workspace import (
@@ -129,7 +129,7 @@ def remove(stored: StoredFolder, discard: bool) -> bool:
         if stored.kind == "workspace" and not discard and (names := rescue(stored.folder)):
             say(
                 f"{stored.folder} stays: it holds files of {stored.run or 'an unknown run'} that "
-                f"were not collected: {shortened_list(names)}; --clean --discard deletes them"
+                f"were not collected: {first_few(names)}; --clean --discard deletes them"
             )
             return False
         delete = delete_workspace if stored.kind == "workspace" else delete_folder

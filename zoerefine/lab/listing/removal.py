@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zoerefine.base.errors import UserError, damage
-from zoerefine.base.files.atomic import bytes_on_disk, sync_folder
+from zoerefine.base.files.atomic import bytes_on_disk, sync
 from zoerefine.base.files.file_lock import try_lock
 from zoerefine.base.metric_direction import is_maximized
 from zoerefine.base.run_dir import LATEST, RunDir
@@ -282,7 +282,7 @@ def delete(some: Iterable[Removed]) -> list[Path]:
         half = trash / f"{one.run.name}.{one.removed_ns}.deleting"
         with suppress(OSError):  # it was restored, or it may not be renamed
             os.rename(one.path, half)
-            sync_folder(trash)
+            sync(trash)
             shutil.rmtree(half, ignore_errors=True)
         left += [path for path in {one.path, half} if os.path.lexists(path)]
         with suppress(OSError):  # something else is in it

@@ -249,12 +249,12 @@ class PartialCache:
                 "same command again"
             )
         self._name_broken()
-        atomic.sync_file(self.partial / "frames.npy")
-        atomic.sync_file(self.partial / "records.bin")
+        atomic.sync(self.partial / "frames.npy")
+        atomic.sync(self.partial / "records.bin")
         contents = store.contents_digest(tuple(self.packer.dataset.clips), self.frames)
         store.write_header(self.partial, self.packer.header | {"dataset_digest": contents})
         os.replace(self.partial, self.folder)
-        atomic.sync_folder(self.folder.parent)
+        atomic.sync(self.folder.parent)
         (self.folder / FACTS).unlink(missing_ok=True)
 
     def _is_complete(self) -> bool:

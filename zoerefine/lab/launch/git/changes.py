@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import REPORT_FILE
 from zoerefine.base.secrets import find_secret
@@ -90,7 +90,7 @@ def read_changes(
         )
         if changed and not allow_dirty:
             raise UserError(
-                f"{folder} has uncommitted changes: {shortened_list(changed)}; commit them, or "
+                f"{folder} has uncommitted changes: {first_few(changed)}; commit them, or "
                 f"give --allow-dirty to record them with the run{filter_hint(folder)}"
             )
         files = [*changed, *untracked] if allow_dirty else []
@@ -177,7 +177,7 @@ def warn_of_untracked_files(address: RepositoryAddress, changes: Changes) -> Non
     if named:
         say(
             f"warning: the job does not have these files of {folder}, which git does not track: "
-            f"{shortened_list(named)}"
+            f"{first_few(named)}"
         )
 
 
@@ -189,11 +189,6 @@ def is_of_report(path: Path) -> bool:
 def is_same(path: Path, other: Path) -> bool:
     """Whether two paths are the same existing file."""
     return path.exists() and other.exists() and path.samefile(other)
-
-
-def shortened_list(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def check_size(folder: Path, files: Sequence[str]) -> None:

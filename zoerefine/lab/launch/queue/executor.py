@@ -64,18 +64,11 @@ class Resources:
 
     def __post_init__(self) -> None:
         """Raises `UserError` for a value that nothing can reserve."""
-        given = [one for one in fields(self) if getattr(self, one.name) != one.default]
-        if not given:
-            return
-        from zoerefine.base.config.schema import KEYS
-        from zoerefine.base.config.value_types import WrongValue
+        for one in fields(self):
+            if (value := getattr(self, one.name)) != one.default:
+                from zoerefine.base.config import check_value  # not for every launch
 
-        for one in given:
-            key = KEYS[f"CLUSTER.{one.metadata['key']}"]
-            try:
-                key.type.read(getattr(self, one.name), f"--{one.name}")
-            except WrongValue as error:
-                raise UserError(str(error)) from None
+                check_value(f"CLUSTER.{one.metadata['key']}", value, f"--{one.name}")
 
 
 NO_RESOURCES = Resources()
@@ -163,18 +156,16 @@ KEY_OF = {one.name: f"CLUSTER.{one.metadata['key']}" for one in fields(Resources
 
 def cluster_settings(document: Document, overrides: Sequence[str]) -> dict[str, Any]:
     """The fields of `Resources` that a config sets. Raises `UserError` for a wrong value."""
-    from zoerefine.base.config.schema import KEYS  # not for every launch: it takes a while
-    from zoerefine.base.config.value_types import Text, WrongValue
+    from zoerefine.base.config import check_value  # not for every launch: it takes a while
+    from zoerefine.base.config.schema import KEYS
+    from zoerefine.base.config.value_types import Text
 
     found = {}
     for name, key in KEY_OF.items():
-        setting, kind = read_setting(document, overrides, key), KEYS[key].type
+        setting = read_setting(document, overrides, key)
         if setting.value is not None:
-            value = setting.as_text() if isinstance(kind, Text) else setting.value
-            try:
-                found[name] = kind.read(value, key)
-            except WrongValue as error:
-                raise UserError(str(error)) from None
+            is_text = isinstance(KEYS[key].type, Text)
+            found[name] = check_value(key, setting.as_text() if is_text else setting.value)
     return found
 
 

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.launch.git.changes import shortened_list
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.results import left_digests, result_numbers, weight_digests
 from zoerefine.lab.launch.record.times_and_speeds import is_time
@@ -91,7 +90,7 @@ def check_ignored(run: RunDir, patterns: Sequence[str]) -> None:
     names = sorted(set(map(metric_of, compared_numbers(run))))
     for pattern in patterns:
         if not any(fnmatch(name, pattern) for name in names):
-            known = shortened_list(names) or "none"
+            known = first_few(names) or "none"
             raise UserError(f"--ignore {pattern} matches no metric; there are: {known}")
 
 
@@ -160,7 +159,7 @@ def matching_files(run: RunDir, patterns: Sequence[str]) -> dict[str, str]:
     for pattern in patterns:
         matched = {name: digest for name, digest in files.items() if fnmatch(name, pattern)}
         if not matched:
-            known = shortened_list(list(files)) or "none"
+            known = first_few(list(files)) or "none"
             raise UserError(f"--compare {pattern} matches no left file; there are: {known}")
         found |= matched
     return found

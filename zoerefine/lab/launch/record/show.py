@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError, visible
+from zoerefine.base.errors import UserError, counted, first_few, visible
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.job import JOB_OPTIONS, NO_CONFIG, launch_words, recorded_job
 from zoerefine.lab.launch.record.provenance import seed_of
@@ -149,9 +149,8 @@ def beside(name: str, final: Mapping[str, float]) -> str:
 def left_line(run: RunDir) -> str:
     """How many files the job left in its workspace, and the first of them."""
     names = list(left_digests(run))
-    more = [f"and {len(names) - MAX_FILES} more"] if len(names) > MAX_FILES else []
-    count = f"{len(names)} file{'' if len(names) == 1 else 's'} in {run.left}: "
-    return count + ", ".join([*names[:MAX_FILES], *more]) if names else ""
+    shown = first_few(names, MAX_FILES, "and ")
+    return f"{counted(len(names), 'file')} in {run.left}: {shown}" if names else ""
 
 
 def config_line(run: RunDir, recorded: dict[str, Any]) -> str:

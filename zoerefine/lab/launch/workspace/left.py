@@ -22,11 +22,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.files.atomic import sync_file, write_json
+from zoerefine.base.errors import counted, first_few
+from zoerefine.base.files.atomic import sync, write_json
 from zoerefine.base.files.file_lock import try_lock
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.launch.git.changes import shortened_list
 from zoerefine.lab.launch.job import LIMIT_BYTES
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.results import result_digests
@@ -209,7 +209,7 @@ def move(source: Path, target: Path, scratch: Path) -> None:
     temporary = scratch / uuid.uuid4().hex
     shutil.copy2(source, temporary, follow_symlinks=False)
     if not temporary.is_symlink():
-        sync_file(temporary)
+        sync(temporary)
     os.replace(temporary, target)
     source.unlink()
 
@@ -246,10 +246,9 @@ def describe(root: Path, name: str) -> dict[str, Any]:
 def report(run: RunDir, folder: Path, count: int, skipped: Sequence[NotCollected]) -> None:
     """Say what was collected, and what stays in the workspace."""
     if count:
-        files = "1 file" if count == 1 else f"{count} files"
-        say(f"collected {files} that the job left in its workspace: {run.left}")
+        say(f"collected {counted(count, 'file')} that the job left in its workspace: {run.left}")
     if skipped:
-        names = shortened_list([f"{one.path} ({one.bytes / 2**20:.1f} MB)" for one in skipped])
+        names = first_few([f"{one.path} ({one.bytes / 2**20:.1f} MB)" for one in skipped])
         say(f"not collected, see {run.left_file}: {names}; they stay in {folder}")
 
 
