@@ -24,6 +24,7 @@ from zoerefine.lab.listing.selection import Selection, select
 from zoerefine.lab.runs.collect import collect
 from zoerefine.lab.runs.filter import parse_filter
 from zoerefine.lab.runs.read import MOST_METRICS
+from zoerefine.lab.runs.record import Collection
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -455,11 +456,16 @@ def test_seeds_that_change_nothing_count_as_one(foreign, tmp_path):
 def test_a_repetition_with_other_numbers_is_no_further_seed(foreign, tmp_path):
     """As by `--again` of a job that is not deterministic: the last one counts."""
     for again in range(4):
-        foreign(f"a{again}", {"LR": 1, "SEED": 7}, [{"acc": 0.5 + again / 10}])
+        foreign(f"a-run{again + 7}", {"LR": 1, "SEED": 7}, [{"acc": 0}, {"acc": 0.5 + again / 10}])
         foreign(f"b{again}", {"LR": 2}, [{"acc": 0.5 + again / 10}])  # nothing says that they are
     analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"], maximize=True)
     rows = {row["group"]: row for row in csv_rows(tmp_path / "out" / "groups.csv")}
     assert (rows["lr 1"]["scored"], rows["lr 1"]["mean"]) == ("1", "0.8")
+    measure = Measure(metric="acc")
+    (group,) = make_groups(collect([str(tmp_path / "runs/a-run*")], metrics=["acc"]).runs, measure)
+    with style():
+        curves = overview_figure(Collection(group.runs), [group], measure).axes[0]
+    assert [list(line.get_ydata()) for line in curves.lines] == [[0, 0.8]]
     assert rows["lr 2"]["scored"] == "4"
     page = (tmp_path / "out" / "report.html").read_text()
     assert "lr 1: 3 runs with the seed of a later one left out: a repetition is no" in page

@@ -16,6 +16,7 @@ from zoerefine.base.yaml.equal_values import equal_text_at
 from zoerefine.lab.analysis.group_names import group_names, shortened
 from zoerefine.lab.analysis.statistics.significance import estimate, mean_interval
 from zoerefine.lab.launch.record.times_and_speeds import is_time
+from zoerefine.lab.runs.metrics.find_files import natural_order
 from zoerefine.lab.runs.record import CODE, Curve, Run, differing_keys
 
 
@@ -156,7 +157,7 @@ class RunGroup:
     @property
     def drawn(self) -> list[Run]:
         """The runs whose curves are averaged: a crashed one would cut the others short."""
-        return finished_or_all(self.runs)
+        return one_of_each_seed(finished_or_all(self.runs))
 
     @property
     def mean(self) -> float:
@@ -210,16 +211,24 @@ def finished_or_all(runs: list[Run]) -> list[Run]:
     return [run for run in runs if run.is_whole] or runs
 
 
+def one_of_each_seed(runs: Sequence[Run]) -> list[Run]:
+    """The runs; of those with one setting and seed the last one, such as `...-run10`."""
+    in_order = sorted(runs, key=lambda run: natural_order(run.path))
+    last = {(run.group, run.path if run.seed is None else run.seed): run for run in in_order}
+    kept = {run.path for run in last.values()}
+    return [run for run in runs if run.path in kept]
+
+
 def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
     """A group and its scores."""
     found = {run.path: measure.score(run) for run in runs}
     scored = finished_or_all([run for run in runs if found[run.path] is not None])
     scored = scored[:1] if have_same_metrics(scored) else scored
-    each = {(run.group, run.path if run.seed is None else run.seed): run for run in scored}
-    scores = np.array([found[run.path] for run in each.values()], np.float64)
+    each = one_of_each_seed(scored)
+    scores = np.array([found[run.path] for run in each], np.float64)
     lost = sum(found[run.path] is None and measure.is_lost(run) for run in runs)
     lost += stopped_beside_whole(runs)
-    return RunGroup(label, runs, [*each.values()], scores, lost, len(scored) - len(each))
+    return RunGroup(label, runs, each, scores, lost, len(scored) - len(each))
 
 
 def stopped_beside_whole(runs: Sequence[Run]) -> int:
