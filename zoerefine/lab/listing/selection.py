@@ -5,16 +5,12 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from glob import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zoerefine.base.errors import UserError, damage
 from zoerefine.lab.listing.index import RunIndex
 from zoerefine.lab.listing.row import RunRow
 from zoerefine.lab.runs.filter import parse_filter
-
-if TYPE_CHECKING:
-    pass
-
 
 COLUMNS: dict[str, Callable[[RunRow], Any]] = {
     "started": lambda row: row.started,

@@ -17,7 +17,7 @@ from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.captions import pseudo_label
 from zoerefine.lab.analysis.pictures.overview import overview_figure
 from zoerefine.lab.analysis.pictures.style import NO_DATES, PALETTE, Layout, style
-from zoerefine.lab.runs.record import Collection, Run
+from zoerefine.lab.runs.record import Collection
 
 OTHER_GROUP = ("#6b6b6b", "#9a9a9a")  # of groups beyond the palette: light, dark
 # The panels beside each other, and below each other for a phone.
@@ -88,11 +88,6 @@ def variables(values: Mapping[str, str]) -> str:
     return " ".join(f"--{name}: {value};" for name, value in values.items())
 
 
-def group_color(number: int) -> str:
-    """The name of the colour of the group of this rank, counted from 0."""
-    return str(number) if number < len(PALETTE) else "other"
-
-
 def graph_text(measure: Measure, curves_of: str) -> str:
     """The graph in words, for a reader who sees no pictures."""
     return (
@@ -155,7 +150,11 @@ def frame_data(examples: Examples) -> dict[str, Any]:
 
 def choose_examples(groups: Sequence[RunGroup], measure: Measure) -> Examples:
     """Held-out frames as the best run of each of the best groups refines them."""
-    best = [(group.label, best_run(group, measure)) for group in groups if group.scored]
+    best = [
+        (group.label, group.scored[(measure.sign * group.scores).argmin()])
+        for group in groups
+        if group.scored
+    ]
     if not best:
         return Examples([], "No run has a final metric.")
     own = [(label, run) for label, run in best if not run.is_foreign][:GROUPS_OF_FRAMES]
@@ -174,9 +173,3 @@ def choose_examples(groups: Sequence[RunGroup], measure: Measure) -> Examples:
         note += " Other groups: their best run."
     reasons = [f" Not shown: {label}: {reason}." for label, reason in missing.items()]
     return Examples(frames, note + "".join(reasons), colors)
-
-
-def best_run(group: RunGroup, measure: Measure) -> Run:
-    """The run of a group with the best score."""
-    pairs = zip(group.scores, group.scored, strict=True)
-    return min(pairs, key=lambda pair: measure.sign * pair[0])[1]

@@ -54,7 +54,8 @@ def write_report(
             paths.append(out / name)
         else:  # of an earlier analysis
             (out / name).unlink(missing_ok=True)
-    colors = {group.label: page_pictures.group_color(number) for number, group in enumerate(groups)}
+    colors = dict.fromkeys((group.label for group in groups), "other")
+    colors |= {group.label: str(n) for n, group in enumerate(groups[: len(PALETTE)])}
     scenes = tables.scene_rows(groups, measure)
     runs = sections.runs_table(collection, groups, measure)
     curves_of = measure.label if measure.metric else "Validation AbsRel"

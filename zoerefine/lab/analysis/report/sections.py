@@ -122,24 +122,20 @@ def thinned(curve: Curve) -> Curve:
     return Curve(curve.epochs[kept], values, curve.pseudo)
 
 
-def curve_name(one: RunCurve) -> str:
-    """A curve's name, where its group has several."""
-    return f"{one.group}, {one.run if one.seed is None else f'seed {one.seed}'}"
-
-
 def curve_data(curves: Sequence[RunCurve], colors: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Every curve with its run's name and its group's colour."""
+    """Every curve with its group's name, of several with the seed or run, and its colour."""
     alone = [curve.group for curve in curves]
+    each = [one.run if one.seed is None else f"seed {one.seed}" for one in curves]
     return [
         {
-            "name": one.group if alone.count(one.group) == 1 else curve_name(one),
+            "name": one.group if alone.count(one.group) == 1 else f"{one.group}, {name}",
             "group": one.group,
             "color": colors[one.group],
             "epochs": one.curve.epochs,
             "values": one.curve.refined,
             "pseudo": one.curve.pseudo,
         }
-        for one in curves
+        for one, name in zip(curves, each, strict=True)
     ]
 
 

@@ -78,27 +78,40 @@ def compare_groups(
     if baseline is not None:
         pairs = [(group, baseline) for group in scored if group is not baseline]
     faults = comparison_faults(pairs, measure)
-    tested = [
-        (a, b)
-        for (a, b), fault in zip(pairs, faults, strict=True)
-        if not fault
-        and min(len(a.scores), len(b.scores)) >= ENOUGH_RUNS
-        and a.is_finished
-        and b.is_finished
-    ]
-    p_values = [permutation_p(a.scores, b.scores) for a, b in tested]
-    tests = {
-        (a.label, b.label): Test(
-            verdict(a, b, adjusted, len(tested), measure.sign), p, adjusted,
-            probability_of_improvement(measure.sign * a.scores, measure.sign * b.scores),
-        )
-        for (a, b), p, adjusted in zip(tested, p_values, holm(p_values), strict=True)
-    }  # fmt: skip
+    lacks = [fault or lack(a, b) for (a, b), fault in zip(pairs, faults, strict=True)]
+    p_values = {
+        n: permutation_p(a.scores, b.scores) for n, (a, b) in enumerate(pairs) if not lacks[n]
+    }
+    adjusted = dict(zip(p_values, holm([*p_values.values()]), strict=True))
     by_scene = scene_tests(pairs, faults, measure)
-    return [
-        _difference(a, b, tests.get((a.label, b.label)), scene_test)
-        for (a, b), scene_test in zip(pairs, by_scene, strict=True)
-    ]
+    sign, found = measure.sign, []
+    for n, (a, b) in enumerate(pairs):
+        is_tested, scenes = n in p_values, by_scene[n]
+        pair_share = probability_of_improvement(sign * a.scores, sign * b.scores)
+        found.append(Difference(
+            first=a.label,
+            second=b.label,
+            difference=a.mean - b.mean,
+            interval=difference_interval(a.scores, b.scores),
+            probability=pair_share if is_tested else None,
+            p=p_values.get(n),
+            p_adjusted=adjusted.get(n),
+            verdict=lacks[n] or verdict(a, b, adjusted[n], len(p_values), sign),
+            scenes_won=int((scenes.differences < 0).sum()),
+            scenes=len(scenes.differences),
+            paired=mean_interval(scenes.differences),
+            scenes_p_adjusted=scenes.p_adjusted,
+            scenes_verdict=scenes.verdict if len(scenes.differences) else "",
+        ))  # fmt: skip
+    return found
+
+
+def lack(a: RunGroup, b: RunGroup) -> str:
+    """What two groups lack for a test; empty for nothing."""
+    if not (a.is_finished and b.is_finished):
+        return "no conclusion: no run of a group finished"
+    seeds = min(len(a.scores), len(b.scores))
+    return "" if seeds >= ENOUGH_RUNS else f"no conclusion: {seeds} of at least {ENOUGH_RUNS} seeds"
 
 
 def comparison_faults(pairs: Sequence[Pair], measure: Measure) -> list[str]:
@@ -154,38 +167,6 @@ def scene_tests(pairs: Sequence[Pair], faults: Sequence[str], measure: Measure) 
     large = [n for n, one in enumerate(found) if len(one) >= ENOUGH_SCENES and not faults[n]]
     adjusted = dict(zip(large, holm([sign_flip_p(found[i]) for i in large]), strict=True))
     return [SceneTest(one, adjusted.get(n), faults[n]) for n, one in enumerate(found)]
-
-
-@dataclass(frozen=True)
-class Test:
-    """The outcome of one permutation test; numbers are None where there are too few seeds."""
-
-    verdict: str
-    p: float | None = None
-    p_adjusted: float | None = None
-    probability: float | None = None
-
-
-def _difference(a: RunGroup, b: RunGroup, test: Test | None, by_scene: SceneTest) -> Difference:
-    lack = f"{min(len(a.scores), len(b.scores))} of at least {ENOUGH_RUNS} seeds"
-    if not (a.is_finished and b.is_finished):
-        lack = "no run of a group finished"
-    test = test or Test(by_scene.fault or f"no conclusion: {lack}")
-    return Difference(
-        first=a.label,
-        second=b.label,
-        difference=a.mean - b.mean,
-        interval=difference_interval(a.scores, b.scores),
-        probability=test.probability,
-        p=test.p,
-        p_adjusted=test.p_adjusted,
-        verdict=test.verdict,
-        scenes_won=int((by_scene.differences < 0).sum()),
-        scenes=len(by_scene.differences),
-        paired=mean_interval(by_scene.differences),
-        scenes_p_adjusted=by_scene.p_adjusted,
-        scenes_verdict=by_scene.verdict if len(by_scene.differences) else "",
-    )
 
 
 def verdict(a: RunGroup, b: RunGroup, p_adjusted: float, tests: int, sign: int = 1) -> str:

@@ -11,7 +11,7 @@ from zoerefine.base.config import Config
 from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.errors import UserError
 from zoerefine.lab.search.space.reader import read_space
-from zoerefine.lab.search.space.space import MAX_LISTED, Parameter, Range, all_keys, size_of
+from zoerefine.lab.search.space.space import MAX_LISTED, Parameter, Range, all_keys, every, size_of
 
 # That samplers need, from the extra `samplers`.
 PACKAGES = {"gp": ("scipy",), "cmaes": ("cmaes",), "auto": ("scipy", "cmaes")}
@@ -95,9 +95,4 @@ def check_size(space: Sequence[Parameter]) -> None:
 
 def endless_ranges(space: Sequence[Parameter]) -> Iterator[Range]:
     """The ranges that have no finite number of values, those inside options too."""
-    for one in space:
-        if isinstance(one, Range):
-            yield from [one] if math.isinf(one.size) else []
-        else:
-            for option in one.options:
-                yield from endless_ranges(option.inner)
+    return (one for one in every(space) if isinstance(one, Range) and math.isinf(one.size))

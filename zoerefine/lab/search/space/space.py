@@ -198,40 +198,34 @@ def params_of(space: Sequence[Parameter], tree: Mapping[str, Any]) -> Values | N
     return found
 
 
-def all_names(space: Sequence[Parameter]) -> list[str]:
-    """The names of all parameters, those inside options too."""
-    names = []
+def every(space: Sequence[Parameter]) -> Iterator[Parameter]:
+    """All parameters, those inside options too."""
     for parameter in space:
-        names.append(parameter.name)
+        yield parameter
         for option in parameter.options if isinstance(parameter, Choice) else ():
-            names += all_names(option.inner)
-    return names
+            yield from every(option.inner)
+
+
+def all_names(space: Sequence[Parameter]) -> list[str]:
+    """The names of all parameters."""
+    return [parameter.name for parameter in every(space)]
 
 
 def all_keys(space: Sequence[Parameter]) -> set[str]:
     """The keys that a trial of this space can set, inside lists as `LOSS.TERMS.1.weight`."""
-    keys: set[str] = set()
-    for parameter in space:
-        if isinstance(parameter, Range):
-            keys.add(parameter.key)
-            continue
-        for option in parameter.options:
-            keys |= {*option.fixed, *all_keys(option.inner)}
-    return keys
+    found = list(every(space))
+    options = [option for one in found if isinstance(one, Choice) for option in one.options]
+    ranges = {one.key for one in found if isinstance(one, Range)}
+    return ranges.union(*(option.fixed for option in options))
 
 
 def knows(space: Sequence[Parameter], name: str, value: Scalar) -> bool:
     """Whether a trial of this space can have a parameter of this name, or this option of it."""
-    for parameter in space:
-        if isinstance(parameter, Range):
-            if parameter.name == name:
-                return True
-            continue
-        if parameter.name == name:
-            return any(same_data(option.label, value) for option in parameter.options)
-        if any(knows(option.inner, name, value) for option in parameter.options):
-            return True
-    return False
+    return any(
+        isinstance(one, Range) or any(same_data(option.label, value) for option in one.options)
+        for one in every(space)
+        if one.name == name
+    )
 
 
 def unknown_parameter(space: Sequence[Parameter], params: Values) -> str:
