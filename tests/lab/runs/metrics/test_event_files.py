@@ -190,17 +190,17 @@ def test_folders_of_times_that_one_start_of_a_job_filled_are_noted(run):
     """They may be two trainings, and not two attempts of one."""
     for folder, value in (("20261125-163432", 0.25), ("20261126-090110", 0.5)):
         write_scalars(run.path / "left/runs" / folder, {1: value})
-    run.record(attempt=2)
-    assert read_metrics(run).faults == ()
     run.record(attempt=1)
     metrics = read_metrics(run)
     assert metrics.final == {"val/acc": 0.5}
     assert metrics.faults == (
         "val/acc begins again in another file or folder that differs in its time or number "
-        "(runs/20261125-163432, runs/20261126-090110), though the job was started once: the last "
-        "value counts. If they are several trainings, name their folders by more than a time",
+        "(runs/20261125-163432, runs/20261126-090110) in one attempt of the job: the last value "
+        "counts. If they are several trainings, name their folders by more than a time",
     )
-    write_scalars(run.path / "left/runs/20261126-090110", {1: 0.25})
+    for path in (run.path / "left/runs/20261125-163432").iterdir():
+        os.utime(path, (1e9, 1e9))
+    run.record(attempt=2)
     assert read_metrics(run).faults == ()
 
 

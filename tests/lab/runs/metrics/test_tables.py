@@ -4,11 +4,13 @@ A table is written here with `|` between its lines.
 """
 
 import json
+import os
 import re
 from hashlib import sha256
 from math import isnan
 
 import pytest
+from torch.utils.tensorboard.writer import SummaryWriter
 
 from zoerefine.lab.runs.metrics import MetricFollower, read_metrics
 
@@ -126,8 +128,8 @@ def test_several_rows_without_a_step_are_not_read(run, case, form):
     assert "without a step" in fault or "some rows state a step and others none" in fault
     assert "acc" in fault and "write" in fault
     run.write("left/other.csv", "epoch,loss\n1,0.5\n")  # a table beside a log is data
-    beside = read_metrics(run).faults
-    assert beside == (() if "without a step" in fault else metrics.faults)
+    is_log = "epoch" in NO_SERIES[case] or "step," in NO_SERIES[case]
+    assert read_metrics(run).faults == (metrics.faults if is_log else ())
 
 
 @pytest.mark.parametrize(
@@ -158,15 +160,164 @@ def test_a_second_table_in_a_file_is_named_and_none_is_read(run, table, fault):
     assert metrics.final == {} and fault in metrics.faults[0]
 
 
-def test_rows_of_a_job_that_was_started_once_and_go_back_are_named(run):
-    """Such as two trainings in one file, or a second stage that is shorter than the first."""
-    write(run, "csv", "epoch,acc|0,.9|1,.8|2,.7|epoch,acc|0,.5|1,.4")
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    "table, values",
+    [
+        ("epoch,k,acc|1,1,.9|1,5,.8|2,1,.95|2,5,.85", [0.8, 0.85]),
+        ("epoch,digit,acc|1,7,.9|1,8,.8", [0.8]),
+        ("round,node,acc|1,a,.9|1,b,.8", [0.8]),
+        ("epoch,acc|1,.9|2,.8|3,.7|1,.5|2,.4", [0.5, 0.4, 0.7]),  # a stage that is shorter
+        ("round,epoch,acc|0,0,.5|0,1,.6|0,2,.7|1,0,.72|1,1,.74|1,2,.73", [0.7, 0.73]),
+        ("iteration,epoch,acc|1,1,.9|1,2,.8|2,1,.7|2,2,.6|3,1,.5|3,2,.4", [0.8, 0.6, 0.4]),
+    ],
+)
+def test_steps_that_one_attempt_states_twice_with_other_values_are_named(run, form, table, values):
+    write(run, form, table)
     run.record(attempt=1)
     metrics = read_metrics(run)
-    assert metrics.series["acc"].values == [0.5, 0.4, 0.7]
-    assert "the rows of acc go back to step 0, though the job was started once" in metrics.faults[0]
+    assert metrics.series["acc"].values == values
+    assert re.search(r"the steps of acc(, \w+)? go back to \d or come twice", metrics.faults[0])
+
+
+FOLDS = [(1, 0.5), (2, 0.6), (3, 0.9), (1, 0.4), (2, 0.45)]
+
+
+@pytest.mark.parametrize("name", ["log.txt", "trainer_state.json", "tb", "files"])
+def test_folds_in_any_other_log_are_named(run, name):
+    run.record(attempt=1, metric_patterns=[r"epoch (?P<step>\d+) acc=(\S+)"])
+    if name == "log.txt":
+        run.write(name, "".join(f"epoch {step} acc={value}\n" for step, value in FOLDS))
+    elif name == "trainer_state.json":
+        rows = [{"step": step, "acc": value} for step, value in FOLDS]
+        run.write(f"left/{name}", json.dumps({"log_history": rows}))
+    else:
+        parts = [FOLDS] if name == "tb" else [FOLDS[:3], FOLDS[3:]]
+        for number, part in enumerate(parts):
+            with SummaryWriter(str(run.path / "left/tb"), filename_suffix=f".{number}") as writer:
+                for step, value in part:
+                    writer.add_scalar("acc", value, step)
+    metrics = read_metrics(run)
+    assert metrics.final["acc"] == pytest.approx(0.9)
+    assert "the steps of acc go back to 1 or come twice, and the last value" in metrics.faults[0]
+
+
+def test_several_experiments_of_sacred_in_one_job_are_named(run):
+    for number, values in (("1", [1, 0.5, 0.4]), ("2", [0.9, 0.8])):
+        document = {"loss": {"steps": [*range(len(values))], "values": values}}
+        run.write(f"left/my_runs/{number}/metrics.json", json.dumps(document))
+        run.write(f"left/my_runs/{number}/run.json", "{}")
+    run.record(attempt=1)
+    assert "loss begins again in another file or folder" in read_metrics(run).faults[0]
+
+
+def test_final_values_of_one_name_in_two_files_are_named(run):
+    run.write("left/metrics.json", '{"acc": 0.75}')
+    run.write("left/results.json", '{"acc": 0.5}')
+    run.record(attempt=1)
+    assert "(..json, ..json) in one attempt" in read_metrics(run).faults[0]
+
+
+@pytest.mark.parametrize("rows", [",loss,val_loss|0,.5,.6|1,.3,.9|mean,.4,.7",
+                                  ",loss,val_loss|count,2,2|mean,.4,.7|std,.1,.1"])  # fmt: skip
+def test_statistics_of_a_history_are_no_epochs(run, rows):
+    write(run, "csv", rows)
+    metrics = read_metrics(run)
+    assert metrics.final == {} and len(metrics.faults) == 1
+
+
+def test_later_attempts_are_asked_in_the_same_way(run):
+    before = "epoch,acc\n1,.3\n"
+    run.write("left/log.csv", before + "1,.5\n2,.9\n1,.4\n")
+    known = [len(before), sha256(before.encode()).hexdigest()]
+    run.record(attempt=2, logs_before={"left/log.csv": known})
+    assert "the steps of acc go back to 1" in read_metrics(run).faults[0]
+    (run.path / "left/log.csv").unlink()
+    for version in (0, 1, 2):
+        path = run.write(f"left/version_{version}/metrics.csv", f"step,acc\n1,.{version}\n")
+        if version == 0:
+            os.utime(path, (1e9, 1e9))
+    assert "(version_1/metrics.csv, version_2/metrics.csv)" in read_metrics(run).faults[0]
+
+
+def test_json_lines_with_an_odd_first_line_or_missing_values_are_read(run):
+    rows = '{"epoch": 1, "acc": 0.5}\n{"epoch": 2, "acc": "N/A"}\n{"epoch": 3, "acc": 0.6}\n'
+    run.write("left/log.jsonl", "# today\n" + rows)
+    metrics = read_metrics(run)
+    assert metrics.series["acc"].values == [0.5, 0.6] and metrics.faults == ()
+
+
+def test_a_column_of_tensors_is_named(run):
+    write(run, "csv", "epoch,acc|1,tensor(0.5000)|2,tensor(0.6000)")
+    assert "column acc is not read: 'tensor(0.5000)' in line 2" in read_metrics(run).faults[0]
+    run.write("left/log.csv", "")
+    run.write("log.txt", "acc=tensor(0.5)\n")
+    run.record(metric_patterns=[r"acc=(\S+)"])
+    assert "values of acc up to 'tensor(0.5' are left out" in read_metrics(run).faults[0]
+
+
+@pytest.mark.parametrize("name, text", [
+    ("log.csv", "epoch,loss\n1,.5\n2,.4\n3,\n"),
+    ("log.jsonl", '{"epoch": 1, "loss": 0.4}\n{"epoch": 2, "loss": null}\n'),
+])  # fmt: skip
+def test_last_rows_without_a_value_are_named(run, name, text):
+    """pandas writes NaN as an empty cell, orjson as null."""
+    run.write(f"left/{name}", text)
+    metrics = read_metrics(run)
+    assert metrics.final == {"loss": 0.4} and "the last row states no value" in metrics.faults[0]
+
+
+def test_what_an_earlier_attempt_left_beside_the_later_one_does_not_count(run):
+    state = {"log_history": [{"step": 500, "acc": 0.5}, {"step": 1000, "acc": 0.9}], "epoch": 2}
+    old = run.write("left/checkpoint-1000/trainer_state.json", json.dumps(state))
+    report = run.write("left/all_results.json", '{"acc": 0.9, "epoch": 2}')
+    for path in (old, report):
+        os.utime(path, (1e9, 1e9))
+    state = {"log_history": [{"step": 500, "acc": 0.55}], "epoch": 1}
+    run.write("left/checkpoint-500/trainer_state.json", json.dumps(state))
     run.record(attempt=2)
-    assert read_metrics(run).faults == ()
+    metrics = read_metrics(run)
+    assert metrics.series["acc"].steps == [500] and metrics.final["acc"] == 0.55
+
+
+def test_a_second_attempt_states_steps_again(run):
+    before = "epoch,acc\n0,.9\n1,.8\n"
+    run.write("left/log.csv", before + "epoch,acc\n1,.5\n2,.4\n")
+    known = [len(before), sha256(before.encode()).hexdigest()]
+    run.record(attempt=2, logs_before={"left/log.csv": known})
+    metrics = read_metrics(run)
+    assert metrics.series["acc"].values == [0.9, 0.5, 0.4] and metrics.faults == ()
+
+
+def test_a_file_of_one_epoch_follows_those_whose_steps_begin_again(run):
+    """As MMDetection 2 writes one for each attempt."""
+    rows = '{{"mode": "val", "epoch": {}, "iter": 20, "mAP": {}}}\n'
+    run.write("left/20261126_101010.log.json", rows.format(1, 0.3) + rows.format(2, 0.4))
+    run.write("left/20261126_111010.log.json", rows.format(2, 0.35))
+    series = read_metrics(run).series["val.mAP"]
+    assert (series.steps, series.values) == ([1, 2], [0.3, 0.35])
+
+
+def test_numbered_folders_of_yolo_are_attempts_of_one_script(run):
+    run.write("left/runs/train/exp/results.csv", "epoch,mAP\n0,.5\n1,.6\n")
+    run.write("left/runs/train/exp2/results.csv", "epoch,mAP\n1,.7\n")
+    assert read_metrics(run).series["mAP"].values == [0.5, 0.7]
+
+
+def test_the_log_of_detr_and_its_successors_is_read(run):
+    rows = ({"train_loss": 2.5 - epoch, "test_acc1": 10.0, "epoch": epoch} for epoch in range(2))
+    run.write("left/out/log.txt", "".join(json.dumps(row) + "\n" for row in rows))
+    run.write("log.txt", '{"epoch": 1, "printed": 3}\n')
+    assert read_metrics(run).final == {"train_loss": 1.5, "test_acc1": 10.0}
+
+
+def test_nothing_is_said_of_data_beside_a_log(run):
+    run.write("left/log.csv", "epoch,acc\n1,0.5\n")
+    run.write("left/gpu.csv", "name, memory [MiB]\nNVIDIA H100, 30 MiB\nNVIDIA H100, 31 MiB\n")
+    run.write("left/texts.csv", "text,answer\nyes,no\nno,yes\n")
+    run.write("left/ops.csv", "op,share\nconv,12%\nadd,3%\n")
+    metrics = read_metrics(run)
+    assert metrics.final == {"acc": 0.5} and metrics.faults == ()
 
 
 def test_a_line_that_a_kill_cut_off_is_no_part_of_the_next_one(run):
@@ -198,13 +349,18 @@ def test_rows_of_one_step_that_are_different_things_are_not_read(run, form, tabl
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_parts_that_take_turns_are_not_read_and_a_second_stage_is(run, form):
-    write(run, form, "step,set,stage,loss|1,train,a,.5|3,val,a,.6|4,train,b,.3")
-    metrics = read_metrics(run)
-    assert "loss" not in metrics.final
-    assert "rows in turns differ in set (val, train), so loss" in metrics.faults[0]
-    write(run, form, "fold,epoch,loss|0,7,.5|1,4,.6|2,9,.3")  # the best of each
-    assert "rows in turns differ in fold (1, 2), so loss" in read_metrics(run).faults[0]
+def test_another_part_is_no_continuation_and_a_second_stage_is(run, form):
+    for table, parts in {
+        "step,set,stage,loss|1,train,a,.5|3,val,a,.6|4,train,b,.3": "3 differ in set (train, val)",
+        "step,set,loss|1,val,.5|2,val,.6|3,test,.4": "3 differ in set (val, test)",
+        "fold,epoch,loss|0,4,.5|1,7,.6": "7 differ in fold (0, 1)",  # the best of each
+        "step,metric.name,loss|1,a,.5|2,b,.6": "2 differ in metric.name (a, b)",
+        "variant,epoch,loss|full,4,.5|half,7,.6": "7 differ in variant (full, half)",
+    }.items():
+        write(run, form, table)
+        metrics = read_metrics(run)
+        assert "loss" not in metrics.final
+        assert f"rows up to step {parts}, so loss" in metrics.faults[0]
     write(run, form, "step,stage,host,loss|1,a,x,.5|2,a,y,.6|3,b,x,.3")
     metrics = read_metrics(run)
     assert metrics.final == {"loss": 0.3} and metrics.faults == ()
@@ -280,11 +436,16 @@ def test_final_values_that_hugging_face_states_come_before_its_last_step(run):
     metrics = read_metrics(run)
     assert metrics.final == {"a/eval_f1": 0.5, "b/eval_f1": 0.75}
     assert metrics.series["a/eval_f1"].values == [0.5, 0.25]
+    run.write("left/a/all_results.json", json.dumps({"eval_f1": 0.75, "epoch": 2}))  # equal
+    assert read_metrics(run).final == {"a/eval_f1": 0.75, "b/eval_f1": 0.75}
     run.write("left/b/all_results.json", "{}")
+    assert read_metrics(run).final == {"a/eval_f1": 0.75, "b/eval_f1": 0.125}
     run.write("left/c/all_results.json", '{"eval_f1": 0.875}')  # of something else
     assert read_metrics(run).final["b/eval_f1"] == 0.125
-    rows = {"log_history": [{"step": 8, "eval_f1": 0.125, "epoch": 2}], "epoch": 2}
+    rows = {"log_history": [{"step": 8, "eval_f1": 0.125, "epoch": 2}], "epoch": 2.004}
     run.write("left/b/checkpoint-8/trainer_state.json", json.dumps(rows))
     (run.path / "left/b/trainer_state.json").unlink()
+    run.write("left/b/all_results.json", '{"eval_f1": 0.75, "epoch": 2.0}')  # rounded
+    assert read_metrics(run).final["b/eval_f1"] == 0.75
     run.write("left/b/all_results.json", '{"eval_f1": 0.75, "epoch": 1}')  # older
     assert read_metrics(run).final["b/eval_f1"] == 0.125

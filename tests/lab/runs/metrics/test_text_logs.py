@@ -149,13 +149,12 @@ PARTS = [{"fold": "a"}, {"fold": 0}, {"split": 0}, {"task": "left", "split": "va
 def test_rows_of_one_step_and_other_parts_are_not_taken_for_one_series(run, part, name):
     rows = [
         {"step": step, **{key: changed(value, fold) for key, value in part.items()},
-         "acc": 0.1 * step + fold, "constant": 1}
+         "acc": 0.1 * step + fold}
         for fold in range(2) for step in range(3)
     ]  # fmt: skip
     write_rows(run, name, rows)
     metrics = read_metrics(run)
     assert not [one for one in metrics.final if one.endswith("acc")]
-    assert [one for one in metrics.final if one.endswith("constant")]
     (fault,) = metrics.faults
     assert f"rows of step 0 differ in {next(iter(part))} (" in fault and "acc is not read" in fault
 

@@ -9,25 +9,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import isnan
 
-from zoerefine.lab.runs.metrics.series import (
-    MAX_BYTES,
-    NO_LABEL,
-    ODD_NUMBER,
-    PHASES,
-    STEP_NAMES,
-    Kind,
-    MetricLog,
-    counter_of,
-    label_of,
-    parse_number,
-    part_of,
-)
+from zoerefine.lab.runs.metrics.metric_log import MAX_BYTES, Kind, MetricLog
+from zoerefine.lab.runs.metrics.series import STEP_NAMES, WRAPPED, is_odd, parse_number
+from zoerefine.lab.runs.metrics.table_rows import NO_LABEL, PHASES, counter_of, label_of, part_of
 
 CSV_SUFFIXES = {".csv", ".tsv"}
 DELIMITERS = ",;\t"
 WITH_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
 EXCEL = re.compile(r"sep=.")  # a first line that names the separator
-MEASURED = re.compile(r"[-+]?[\d.]+\s*(%|(±|\+/?-).*)")  # 90%, 0.9 ± 0.1
+NUMBER_INSIDE = re.compile(  # 90%, 0.9 ± 0.1, tensor(0.5)
+    rf"[-+]?[\d.]+\s*(%|(±|\+/?-).*)$|{WRAPPED.pattern}"
+)
 HASH = re.compile(r"[\da-f]{7,}", re.IGNORECASE)
 NO_NAME = re.compile(r"(Unnamed: \d+)?")  # of an index, as pandas reads it back
 RATES = {"lr", "learning_rate"}
@@ -66,6 +58,7 @@ class CsvLog(MetricLog):
             return
         self.forget()
         self.has_steps, self.odd, self.words, self.prefixes = False, {}, {}, set()
+        self.may_be_data = False
         if self.stamp[0] > MAX_BYTES:
             self.faults["size"] = f"larger than {MAX_BYTES >> 20} MiB, so it is not read"
             return
@@ -121,6 +114,7 @@ class CsvLog(MetricLog):
         twice = {name for name in called if name and called.count(name) > 1}
         if twice:
             self.faults["columns"] = f"two columns are called {min(twice)}"
+        self.may_be_data = not set(called).intersection(STEP_NAMES)
         counters = sorted((STEP_NAMES.index(n), i) for i, n in enumerate(called) if n in STEP_NAMES)
         if counters and called[counters[0][1]] in twice:
             return None
@@ -165,9 +159,10 @@ class CsvLog(MetricLog):
         if missing := max(0, len(columns.names) - len(cells)):
             cells, values = [*cells, *[""] * missing], [*values, *[None] * missing]
         counters = columns.steps(values, number)
+        self.ends_empty = bool(counters)
         if columns.counters and not counters:
             texts = (cells[index].strip() for index in columns.counters)
-            odd = next((text for text in texts if ODD_NUMBER.match(text)), "")
+            odd = next(filter(is_odd, texts), "")
             if odd:
                 self.discard()
                 self._note_odd(columns.names[next(iter(columns.counters))], odd, line)
@@ -179,10 +174,11 @@ class CsvLog(MetricLog):
         for index, name in columns.metrics.items():
             value = values[index]
             if value is not None:
+                self.ends_empty = False
                 self.add_counted(prefix + name, counters, value, part)
                 if self.words:
                     self.words.pop(name, None)
-            elif ODD_NUMBER.match(text := cells[index].strip()):
+            elif is_odd(text := cells[index].strip()):
                 self.odd.setdefault(name, []).append((text, line))
             elif not NO_LABEL.fullmatch(text):
                 self.words[name] = text, line
@@ -199,7 +195,7 @@ class CsvLog(MetricLog):
             text, line = cells[0]
             read = [self.discard_metric(prefix + column) for prefix in self.prefixes]
             is_pair = not any(read) and len(cells) > 1 and {text} == {one for one, _ in cells}
-            is_measured = MEASURED.fullmatch(text) and "parts" not in self.faults
+            is_measured = NUMBER_INSIDE.match(text) and "parts" not in self.faults
             is_value = any(read) or WITH_COMMA.fullmatch(text) or is_measured
             if is_value and not (is_pair or HASH.fullmatch(text)):
                 self._note_odd(column, text, line)
@@ -241,10 +237,11 @@ class Columns:
         """The steps that a row states, the preferred one first.
 
         Args:
-            number: of the row, from 1.
+            number: of the row, from 1. The index of a history counts from 0.
         """
         if self.is_history:
-            return {STEP_NAMES[0]: float(number)}
+            indices = [one for one, name in zip(values, self.names, strict=False) if not name]
+            return {STEP_NAMES[0]: float(number)} if set(indices) <= {number - 1} else {}
         found = ((name, values[index]) for index, name in self.counters.items())
         return {name: step for name, step in found if step is not None and not isnan(step)}
 

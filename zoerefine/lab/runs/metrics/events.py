@@ -9,7 +9,8 @@ import numpy as np
 
 from zoerefine.lab.runs.metrics import event_bytes
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES, natural_order
-from zoerefine.lab.runs.metrics.series import Kind, MetricLog, as_number
+from zoerefine.lab.runs.metrics.metric_log import Kind, MetricLog
+from zoerefine.lab.runs.metrics.series import as_number
 
 ALWAYS_CHECKED = 1024  # bytes of a record
 
@@ -61,12 +62,25 @@ class EventLog(MetricLog):
         for group in groups:  # before the scalars, since it may discard those of earlier parts
             for event in group.events:
                 self._add_event(event)
+        is_purged = any(discards(event) for group in groups for event in group.events)
         for group in groups:
             for one in (one for one in group.scalars if len(one.steps)):
                 values = np.where(np.isfinite(one.values), one.values, np.nan)
+                if not is_purged and (step := self._goes_back(one)) is not None:
+                    self.again.setdefault(one.tag, step)
                 points = self.points_from(one.tag, one.steps.min().item())
                 points.update(zip(one.steps.tolist(), values.tolist(), strict=True))
         return sum(group.damaged for group in groups)
+
+    def _goes_back(self, one: event_bytes.Scalars) -> float | None:
+        """The first step to which a metric goes back, or of which it has two values, in the order
+        of the file; None where it does not. The records of a number's length are in this order."""
+        again = np.diff(one.steps) < 0
+        again |= (np.diff(one.steps) == 0) & (np.diff(one.values) != 0)
+        known = self.points.get(one.tag) if one.tag not in self.earlier else None
+        if known and one.steps[0] < next(reversed(known)):
+            return float(one.steps[0])
+        return float(one.steps[1:][again][0]) if again.any() else None
 
     def _add_event(self, event: Any) -> None:
         """Add the metrics and hyper-parameters of an event of TensorBoard's own class."""

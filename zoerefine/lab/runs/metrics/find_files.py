@@ -10,13 +10,12 @@ from fnmatch import translate
 from pathlib import Path, PurePosixPath
 
 from zoerefine.lab.runs.metrics import csv_logs, text_logs
-from zoerefine.lab.runs.metrics.series import Kind, MetricLog
+from zoerefine.lab.runs.metrics.metric_log import Kind, MetricLog
 
 EVENT_FILES = "*.tfevents.*"  # TensorBoard's
 # Folders that hold no metrics of the run itself.
 SKIPPED = {"__pycache__", "engine", "report", "checkpoints"}
 RUN_FILE = "provenance.json"  # in the folder of every run: the runs inside a study are not its own
-JSON_SUFFIXES = (".json", ".jsonl")
 EVENT_NAME = re.compile(translate(EVENT_FILES))
 STORE_SUFFIXES = {".wandb", ".db", ".sqlite", ".sqlite3"}  # of W&B's logs, MLflow's databases
 DAY, MONTH, YEAR = r"(?:[12]\d|3[01]|0?[1-9])", r"(?:1[0-2]|0?[1-9])", r"(?:19|20)\d\d"
@@ -44,6 +43,7 @@ EACH_TIME = re.compile(
     | (?:{MMDD} | {MONTH} [-_.] {DAY}) [-_] {CLOCK}""",
     re.IGNORECASE | re.VERBOSE,
 )
+NUMBERED_FOLDER = re.compile(r"^(exp|train)\d+$")  # of each start of YOLO
 MACHINE = re.compile(rf"{NAMED_DATE}_([^/]*)", re.IGNORECASE)  # and a comment behind it
 
 
@@ -93,7 +93,7 @@ def kind_of(path: Path) -> str:
         return "events"
     if suffix.lower() in csv_logs.CSV_SUFFIXES:
         return "table"
-    if suffix in JSON_SUFFIXES and text_logs.JSON_FILES.fullmatch(name):
+    if text_logs.JSON_FILES.fullmatch(name):
         return "rows"
     return "store" if name == "meta.yaml" or suffix in STORE_SUFFIXES else ""
 
@@ -101,7 +101,8 @@ def kind_of(path: Path) -> str:
 def lasting_place(place: str) -> str:
     """A place without what differs each time a script starts."""
     parts = (part for part in Path(place).parts if not EACH_TIME.fullmatch(part))
-    return str(PurePosixPath(*(TIME.sub("time", part) for part in parts)))
+    lasting = (NUMBERED_FOLDER.sub(r"\1", TIME.sub("time", part)) for part in parts)
+    return str(PurePosixPath(*lasting))
 
 
 def place_on_any_machine(log: MetricLog) -> str:

@@ -13,7 +13,7 @@ from math import isnan
 import regex
 
 from zoerefine.base.errors import UserError, visible
-from zoerefine.lab.runs.metrics.series import ODD_NUMBER, parse_number
+from zoerefine.lab.runs.metrics.series import is_odd, parse_number
 
 STEP = "step"
 LONGEST_LINE = 2000  # characters; the rest of a longer line is not searched
@@ -41,6 +41,8 @@ class MetricPattern:
             raise TimeoutError
         # Python's own `re` has no limit of time.
         for match in self.expression.finditer(line[:LONGEST_LINE], timeout=limit_s):
+            if match.end() == LONGEST_LINE < len(line):
+                return  # a number may be cut off
             texts = [(text or "").strip().rstrip(PUNCTUATION) for text in match.groups()]
             values = map(value_of, texts)
             found = [(name, one) for name, one in zip(self.names, values, strict=True) if one != ""]
@@ -57,7 +59,7 @@ class MetricPattern:
 def value_of(text: str) -> float | str:
     """A number; the text itself where it begins like one and is none, empty where it does not."""
     number = parse_number(text)
-    return number if number is not None else text if ODD_NUMBER.match(text) else ""
+    return number if number is not None else text if is_odd(text) else ""
 
 
 def parse_pattern(text: str) -> MetricPattern:

@@ -84,7 +84,7 @@ class MetricFollower:
         else:
             self._logs.update()
         series = self._logs.metrics().series.get(self.name)
-        undecided = any(self.name.endswith(name) for name in self._logs.undecided())
+        undecided = any(f"/{self.name}".endswith(f"/{name}") for name in self._logs.undecided())
         if series is None or (undecided and status.state == "running"):
             return []
         pairs = zip(series.steps, series.values, strict=True)

@@ -20,16 +20,16 @@ from zoerefine.lab.runs.metrics.find_files import (
     place_of_rows,
     place_on_any_machine,
 )
+from zoerefine.lab.runs.metrics.metric_log import Kind, MetricLog
 from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
 from zoerefine.lab.runs.metrics.series import (
-    Kind,
-    MetricLog,
     Points,
     RunMetrics,
     as_series,
     discard_after,
     same_number,
 )
+from zoerefine.lab.runs.metrics.table_rows import VARYING
 
 NAMED = 3  # logs that `RunMetrics.source` names
 
@@ -127,7 +127,8 @@ class RunLogs:
         if path.is_file():
             yield text_logs.JsonLog(path, path.name, since=self.starts.get(path.name, 0))
         if not (path in self.logs and self.logs[path].points):
-            own = (path for path in find_files(self.run.path) if path != self.run.results_file)
+            others = (self.run.results_file, self.run.log_file)
+            own = (path for path in find_files(self.run.path) if path not in others)
             again = self._restarted()
             yield from self._logs_in(own, self.run.path, self.run.left, restarted=again)
             if workspace is not None:
@@ -205,26 +206,27 @@ class RunLogs:
         found: dict[str, Points] = {}
         finals: dict[str, float] = {}
         used: list[MetricLog] = []
+        text_logs.read_reports([*self.logs.values()], self._restarted())
         for logs in self._by_kind():
             named = named_points(logs, self._restarted())
-            new = {name: points for name, points in named if name not in found}
+            new = {name: (points, end) for name, points, end in named if name not in found}
             stated = {name: value for log in logs for name, value in log.finals.items()}
+            stated |= {name: end for name, (_, end) in new.items() if end is not None}
             finals |= {name: value for name, value in stated.items() if name not in found}
-            found |= new
+            found |= {name: points for name, (points, _) in new.items()}
             used += logs
         series = {name: as_series(points) for name, points in found.items()}
         finals = {name: one.values[-1] for name, one in series.items()} | finals
-        documents = text_logs.results_of_trainers(used)
-        reported = named_points(documents, 0.0) if documents else ()
-        finals |= {k: as_series(points).values[-1] for k, points in reported if k in finals}
         places = [self._shown_place(log) for log in used if log.points or log.finals]
         places += [self.run.results_file.name] if self.results else []
-        faults = [f"{log.place}: {fault}" for log in used for fault in log.faults.values()]
-        if not series and not self.results:
-            faults += filter(None, map(rows_without_steps, used))
-        if self.attempt == 1:
-            faults += filter(None, map(begun_again, self._by_kind()))
-            faults += filter(None, map(gone_back, used))
+        noted = [log for log in used if not (log.may_be_data and (series or self.results))]
+        faults = [f"{log.place}: {fault}" for log in noted for fault in log.faults.values()]
+        faults += filter(None, map(rows_without_steps, noted))
+        if self.attempt:
+            start = self._restarted()
+            of_attempt = ([x for x in logs if not x.is_before(start)] for logs in self._by_kind())
+            faults += filter(None, (comes_again(x) for x in used if "parts" not in x.faults))
+            faults += filter(None, map(begun_again, of_attempt))
         return RunMetrics(
             source=first_few(places, NAMED),
             series=series,
@@ -248,8 +250,12 @@ class RunLogs:
         return [rows, *others]
 
 
-def named_points(logs: Sequence[MetricLog], restarted: float) -> Iterator[tuple[str, Points]]:
-    """The metrics of logs of one kind; those of equal name are told apart by their folders.
+def named_points(
+    logs: Sequence[MetricLog], restarted: float
+) -> Iterator[tuple[str, Points, float | None]]:
+    """The metrics of logs of one kind, and the final values that were reported beside them.
+
+    Those of equal name are told apart by their folders.
 
     Logs whose places differ only in a time or version continue each other; where the job was
     started again, the first log of that attempt from its first step on.
@@ -257,15 +263,27 @@ def named_points(logs: Sequence[MetricLog], restarted: float) -> Iterator[tuple[
     Args:
         restarted: when it was, in seconds since the epoch; 0 where it was not.
     """
+    if restarted:
+        logs = sorted(logs, key=lambda log: not log.is_before(restarted))
     found: dict[str, dict[str, Points]] = {}
+    ends: dict[tuple[str, str], float | None] = {}
     later: set[tuple[str, str]] = set()
-    for log in logs:
-        place = lasting_place(place_on_any_machine(log))
+    places_of = [lasting_place(place_on_any_machine(log)) for log in logs]
+    restarts = {
+        (place, name)
+        for place, log in zip(places_of, logs, strict=True)
+        for name, one in log.counted.items()
+        if one.restarts
+    }
+    for place, log in zip(places_of, logs, strict=True):
         for name, points in log.points.items():
-            if not points:  # discarded, or damaged
+            if (place, name) in restarts:  # also where this log is of one epoch
+                points = log.counted[name].by_coarse or points
+            if not points or name in log.repeated:  # or discarded, or damaged
                 continue
+            ends[name, place] = log.reported.get(name)
             known = found.setdefault(name, {}).setdefault(place, {})
-            if restarted and (name, place) not in later and is_written_after(log, restarted):
+            if restarted and (name, place) not in later and not log.is_before(restarted):
                 later.add((name, place))
                 discard_after(known, min(points))
             known.update(points)
@@ -276,7 +294,8 @@ def named_points(logs: Sequence[MetricLog], restarted: float) -> Iterator[tuple[
         common = os.path.commonpath(places)
         for place, points in places.items():
             inner = PurePosixPath(place).relative_to(common)
-            yield str(inner / name) if inner.parts and len(places) > 1 else name, points
+            full = str(inner / name) if inner.parts and len(places) > 1 else name
+            yield full, points, ends.get((name, place))
 
 
 def rows_without_steps(log: MetricLog) -> str:
@@ -290,23 +309,23 @@ def rows_without_steps(log: MetricLog) -> str:
     )
 
 
-def gone_back(log: MetricLog) -> str:
-    """What to note where the rows of one attempt go back in their steps."""
-    return next(
-        (
-            f"{log.place}: the rows of {name} go back to step {step:g}, though the job was started "
-            "once: the last value of each step counts. If they are several trainings, write a "
-            "file for each"
-            for name, step in log.goes_back.items()
-        ),
-        "",
+def comes_again(log: MetricLog) -> str:
+    """What to note where rows of one attempt go back in their steps, or state one twice."""
+    counted = {name: one.again for name, one in log.counted.items() if not one.restarts}
+    found = {name: step for name, step in {**log.again, **counted}.items() if step is not None}
+    again = {name: step for name, step in found.items() if not VARYING.fullmatch(name)}
+    if not again:
+        return ""
+    return (
+        f"{log.place}: the steps of {first_few(sorted(again), NAMED)} go back to "
+        f"{next(iter(again.values())):g} or come twice, and the last value of each counts. If they "
+        "are of several things or trainings, write a file for each"
     )
 
 
-def is_written_after(log: MetricLog, time_s: float) -> bool:
-    """Whether a log's file, or any file of its folder, was written after a time."""
-    files = [log.path] if log.path.is_file() else log.path.iterdir()
-    return any(one.lstat().st_mtime >= time_s for one in files)
+def shown(log: MetricLog) -> str:
+    """A log's place, with the end of its file's name."""
+    return f"{log.place}{log.path.suffix}" if log.path.is_file() else log.place
 
 
 def begun_again(logs: Sequence[MetricLog]) -> str:
@@ -317,13 +336,13 @@ def begun_again(logs: Sequence[MetricLog]) -> str:
         for name, points in log.points.items():
             first = found.setdefault((place, name), log)
             known = first.points[name]
-            if first.place != log.place and any(
+            if first.path != log.path and any(
                 not same_number(points[step], known[step]) for step in points.keys() & known
             ):
                 return (
                     f"{name} begins again in another file or folder that differs in its time or "
-                    f"number ({first.place}, {log.place}), though the job was started once: the "
-                    "last value counts. If they are several trainings, name their folders by more "
+                    f"number ({shown(first)}, {shown(log)}) in one attempt of the job: the last "
+                    "value counts. If they are several trainings, name their folders by more "
                     "than a time"
                 )
     return ""
@@ -332,7 +351,8 @@ def begun_again(logs: Sequence[MetricLog]) -> str:
 def logs_so_far(run: RunDir) -> dict[str, tuple[int, str]]:
     """Tables and JSON lines in a run: `KnownLogs.before` of its next attempt."""
     logs = [path for path in find_files(run.path) if kind_of(path) in ("table", "rows")]
-    others = [path for path in logs if path != run.metrics_file and path.stat().st_size]
+    own = (run.metrics_file, run.log_file)
+    others = [path for path in logs if path not in own and path.stat().st_size]
     return {
         str(path.relative_to(run.path)): (path.stat().st_size, digest_file(path)) for path in others
     }

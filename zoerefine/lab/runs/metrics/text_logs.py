@@ -13,18 +13,10 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import require_file
 from zoerefine.base.yaml.keys import flatten
+from zoerefine.lab.runs.metrics.metric_log import MAX_BYTES, Kind, MetricLog
 from zoerefine.lab.runs.metrics.pattern import MetricPattern
-from zoerefine.lab.runs.metrics.series import (
-    MAX_BYTES,
-    PHASES,
-    STEP_NAMES,
-    Kind,
-    MetricLog,
-    as_number,
-    counter_of,
-    parse_number,
-    part_of,
-)
+from zoerefine.lab.runs.metrics.series import STEP_NAMES, as_number, parse_number
+from zoerefine.lab.runs.metrics.table_rows import NO_LABEL, PHASES, counter_of, part_of
 
 LONGEST_LINE = 2**20  # bytes; a longer one is read in parts
 
@@ -124,6 +116,7 @@ class JsonLog(LineLog):
 
     def _add_row(self, row: dict[str, Any]) -> None:
         counters = steps_of(row)
+        self.ends_empty = bool(counters) and None in row.values()
         self.has_steps = self.has_steps or bool(counters)
         low = {name.lower(): value for name, value in row.items()}
         phase = next((low[name] for name in PHASES if isinstance(low.get(name), str)), "")
@@ -131,19 +124,22 @@ class JsonLog(LineLog):
         for name, value in row.items():
             number = as_number(value)
             if number is not None and not counter_of(name):
+                self.ends_empty = False
                 self.add_counted(prefix + name, counters, number, part)
-            elif counters and isinstance(value, str) and prefix + name in self.points:
+            elif counters and prefix + name in self.points and is_word(value):
                 self.leave_out_before(prefix + name, value)
 
 
-# Files of JSON objects, one a line: scalars.json of MMLab, metrics.json of detectron2, any .jsonl.
+# Files of JSON objects, one a line: scalars.json of MMLab, metrics.json of detectron2, log.txt of
+# DETR and its successors, any .jsonl.
 # Or one document: metrics.json of DVC and Sacred, all_results.json of Hugging Face.
 JSON_FILES = re.compile(
-    r"(scalars|trainer_state|all_results)\.json|.*\.(jsonl|log\.json)"
+    r"(scalars|trainer_state|all_results)\.json|.*\.(jsonl|log\.json)|log\.txt"
     r"|((?P<part>.*)[_-])?(metrics|results)\.json"
 )
 # Of Hugging Face: the values of the first are final ones, the second has those over steps.
 ALL_RESULTS, TRAINER_STATE = "all_results.json", "trainer_state.json"
+OF_LINES = (".jsonl", ".log.json", "scalars.json", ".txt")  # no document, even of one line
 SACRED_RUN = "run.json"  # beside the metrics.json of Sacred
 
 
@@ -172,14 +168,17 @@ class RowsLog(JsonLog):
             return
         with open(self.path, "rb") as file:
             first = file.readline(LONGEST_LINE)
-            is_single = self.path.suffix == ".json" and not file.readline(LONGEST_LINE).strip()
+            is_single = not file.readline(LONGEST_LINE).strip()
         row = parse_object(first.decode("utf-8", "replace"))
-        if row is None or is_single:
+        if row is None and self.path.suffix == ".txt":
+            return  # any other text
+        if (row is None or is_single) and not self.path.name.endswith(OF_LINES):
             self._read_document()
             return
         if self.form is Kind.DOCUMENT and not self.counted:  # its first line was
             self.points = {}
         super().update(ended)
+        self.may_be_data = not self.has_steps
         self.form = Kind.TABLE if self.has_steps else Kind.DOCUMENT
 
     def _read_document(self) -> None:
@@ -216,21 +215,34 @@ class RowsLog(JsonLog):
                     self.add(name, step, value)
 
 
-def results_of_trainers(logs: Sequence[MetricLog]) -> list[MetricLog]:
-    """Of Hugging Face's files of final values those that belong to one of the trainers' states:
-    in its folder, or above that of its checkpoint, and not of an earlier epoch."""
-    rows = [log for log in logs if isinstance(log, RowsLog)]
-    states = [log for log in rows if log.path.name == TRAINER_STATE]
-    return [
-        log
-        for log in rows
-        if log.path.name == ALL_RESULTS
-        and any(
-            log.path.parent in state.path.parents[:2]
-            and (None in (log.epoch, state.epoch) or log.epoch >= state.epoch)  # type: ignore[operator]
-            for state in states
-        )
-    ]
+def is_word(value: Any) -> bool:
+    """Whether a JSON value is a text that does not stand for a missing one."""
+    return isinstance(value, str) and not NO_LABEL.fullmatch(value.strip())
+
+
+def read_reports(logs: Sequence[MetricLog], restarted: float) -> None:
+    """Give each state of Hugging Face's Trainer the final values of the all_results.json in its
+    folder, or above that of its checkpoint, unless that is of an earlier epoch or attempt.
+
+    Args:
+        restarted: when the job was started again, in seconds since the epoch; 0 where it was not.
+    """
+    rows = {log.path: log for log in logs if isinstance(log, RowsLog)}
+    for log in rows.values():
+        log.reported, log.repeated = {}, set()
+    for state in (log for log in rows.values() if log.path.name == TRAINER_STATE):
+        folders = state.path.parents[:2]
+        found = [rows[path / ALL_RESULTS] for path in folders if path / ALL_RESULTS in rows]
+        for report in found[:1]:
+            epochs = report.epoch, state.epoch
+            # Some versions round it to two digits.
+            is_old = None not in epochs and epochs[0] < epochs[1] - 0.005  # type: ignore[operator]
+            is_old = is_old or report.is_before(restarted) > state.is_before(restarted)
+            report.repeated |= state.points.keys() & report.points.keys()
+            if not is_old:
+                state.reported = {
+                    name: next(reversed(report.points[name].values())) for name in report.repeated
+                }
 
 
 def steps_of(row: Mapping[str, Any]) -> dict[str, float]:

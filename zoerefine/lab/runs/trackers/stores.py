@@ -8,7 +8,8 @@ from typing import Any
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.registries import TRACKERS
 from zoerefine.lab.runs.metrics.find_files import natural_order
-from zoerefine.lab.runs.metrics.series import Kind, MetricLog, Series
+from zoerefine.lab.runs.metrics.metric_log import Kind, MetricLog
+from zoerefine.lab.runs.metrics.series import Series
 from zoerefine.lab.runs.trackers.tracked_run import Stored, Tracker
 
 LEVELS = 4  # how deep folders are searched

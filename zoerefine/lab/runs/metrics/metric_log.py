@@ -1,0 +1,198 @@
+"""What every kind of log that holds metrics has in common."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.errors import first_few
+from zoerefine.lab.runs.metrics.series import Points, discard_after, same_number
+from zoerefine.lab.runs.metrics.table_rows import VARYING, CountedMetric
+
+NAMED = 3  # metrics in a message
+MAX_BYTES = 64 * 2**20  # a larger text is data, not a log
+
+
+class Kind(Enum):
+    """Kinds of logs in the order in which they are asked for a metric."""
+
+    ROWS = "metrics.jsonl"
+    EVENTS = "TensorBoard's event files"
+    STORES = "the store of another tracker"
+    TABLE = "a table whose rows state their steps"
+    OUTPUT = "the job's output"
+    DOCUMENT = "final values"
+
+
+@dataclass
+class MetricLog:
+    """A file (or folder of event files) with metrics, read as far as it is written.
+
+    Attributes:
+        path: the file or folder.
+        place: its path inside the run or the workspace, which tells logs with equal metric names
+            apart.
+        points: values by metric and step.
+        finals: final values that the log states itself; the others are those of the last step.
+        reported: final values that another file states of its metrics.
+        repeated: metrics that it reports of another log.
+        ends_empty: its last row states a step and no value.
+        again: as of a `CountedMetric`, by metric.
+        hyperparameters: by name.
+        faults: what could not be read, by the place of the fault.
+        counted: what rows say of a metric beside its values, by metric.
+        may_be_data: it has no column of steps. What cannot be read matters only without a log.
+        earlier: metrics of which only an earlier attempt of the job has logged values so far.
+        stamp: what tells the file from what it was before.
+    """
+
+    path: Path
+    place: str
+    points: dict[str, Points] = field(default_factory=dict)
+    counted: dict[str, CountedMetric] = field(default_factory=lambda: defaultdict(CountedMetric))
+    may_be_data: bool = False
+    earlier: set[str] = field(default_factory=set)
+    finals: dict[str, float] = field(default_factory=dict)
+    reported: Mapping[str, float] = field(default_factory=dict)
+    repeated: set[str] = field(default_factory=set)
+    ends_empty: bool = False
+    again: dict[str, float] = field(default_factory=dict)
+    hyperparameters: dict[str, Any] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+    stamp: tuple[int, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of log this is."""
+        raise NotImplementedError
+
+    def update(self, ended: bool) -> None:
+        """Read what was written since the last call.
+
+        Args:
+            ended: nothing more will be written, so a last line without its end is complete.
+        """
+        raise NotImplementedError
+
+    def has_changed(self, *facts: int) -> bool:
+        """Whether the file, or a fact about it, is another one than at the last call."""
+        before, status = self.stamp, self.path.stat()
+        self.stamp = (status.st_size, status.st_mtime_ns, status.st_ino, *facts)
+        return self.stamp != before
+
+    def add(self, name: str, step: float, value: float) -> None:
+        """Record one value."""
+        is_later = name not in self.earlier
+        points = self.points_from(name, step)
+        comes_again = is_later and points and step <= next(reversed(points))
+        if comes_again and not same_number(points.get(step, math.inf), value):
+            self.again.setdefault(name, step)
+        points.pop(step, None)  # the last one stands last
+        points[step] = value
+
+    def points_from(self, name: str, step: float) -> Points:
+        """The points to which values are added that begin at a step."""
+        points = self.points.setdefault(name, {})
+        if name in self.earlier:
+            self.earlier.remove(name)
+            discard_after(points, step)
+        return points
+
+    def add_counted(
+        self, name: str, counters: Mapping[str, float], value: float, part: Mapping[str, str]
+    ) -> None:
+        """Record one value of a table's row.
+
+        Args:
+            counters: the steps that the row states, by the column, the preferred one first.
+            part: of `part_of`. Values of several parts at one step are no series.
+        """
+        one = self.counted[name]
+        one.counter = one.counter or next(iter(counters), "")
+        step, coarse = counters.get(one.counter), one.coarse_step(counters)
+        if one.is_mixed:
+            return
+        if step is None or (one.restarts and coarse is None):
+            return one.add_loose(value)
+        if part and (where := one.apart(name, step, coarse, value, part)):
+            return self._leave_out(name, *where)
+        one.add(step, coarse, value, name in self.earlier)
+        self.earlier.discard(name)
+        self.points[name] = one.points
+
+    def is_before(self, time_s: float) -> bool:
+        """Whether its file, or every file of its folder, was written before a time."""
+        files = [self.path] if self.path.is_file() else self.path.iterdir()
+        return all(one.lstat().st_mtime < time_s for one in files)
+
+    def settle(self, ended: bool) -> None:
+        """Decide about rows without a step: one states the final value of its metric, if no others
+        state its steps."""
+        last = max((max(points) for points in self.points.values() if points), default=1.0)
+        may_end = ended and not self.without_steps()
+        for name, one in self.counted.items():
+            points = self.points.get(name, {})
+            if points and one.loose.difference(points.values()):
+                one.is_mixed = bool(self.points.pop(name))
+            elif may_end and len(one.loose) == 1 and not one.is_mixed:
+                self.points.setdefault(name, {last: next(iter(one.loose))})
+        if self.ends_empty and ended and self.points:
+            self.faults["end"] = (
+                "the last row states no value: one before it is the final one, also where a NaN "
+                "was written as an empty cell or null"
+            )
+        found = {name for name, one in self.counted.items() if one.is_mixed and one.loose}
+        mixed = sorted(name for name in found if not VARYING.fullmatch(name))
+        if mixed:
+            self.faults["steps"] = (
+                f"some rows state a step and others none, so {first_few(mixed, NAMED)} "
+                f"{'is' if len(mixed) == 1 else 'are'} not read: write the step of each row"
+            )
+
+    def without_steps(self) -> set[str]:
+        """Metrics that are not read since several rows without a step state them."""
+        return {
+            name for name, one in self.counted.items() if not one.counter and len(one.loose) > 1
+        }
+
+    def begin_attempt(self) -> None:
+        """The job was started again: what follows replaces values of the same and later steps."""
+        self.earlier = set(self.points)
+        for one in self.counted.values():
+            one.loose.clear()
+            one.turns.clear()
+
+    def forget(self) -> None:
+        """Before a file is read anew."""
+        self.earlier, self.faults, self.again = set(), {}, {}
+        self.discard()
+
+    def discard(self) -> None:
+        """Leave out everything that was read."""
+        self.points = {}
+        self.counted.clear()
+
+    def discard_metric(self, name: str) -> bool:
+        """Leave out what was read of a metric; whether there was something."""
+        self.counted.pop(name, None)
+        return bool(self.points.pop(name, None))
+
+    def _leave_out(
+        self, name: str, where: str, before: Mapping[str, str], part: Mapping[str, str]
+    ) -> None:
+        """Rows of a metric are of several parts: it is no series, and neither are their columns."""
+        differ = [key for key in {**before, **part} if before.get(key) != part.get(key)]
+        for one in (name, *differ):
+            self.points.pop(one, None)
+            self.counted[one] = CountedMetric(is_mixed=True)
+        names = {name for name, one in self.counted.items() if one.is_mixed}
+        mixed = sorted(names.difference(differ) or differ)
+        shown = (one.get(differ[0], "a number or nothing")[:40] for one in (before, part))
+        self.faults["parts"] = (
+            f"rows {where} differ in {differ[0] or 'the first column'} ({', '.join(shown)}), so "
+            f"{first_few(mixed, NAMED)} {'is' if len(mixed) == 1 else 'are'} not read: "
+            "write a file for each part, or its name in a column split"
+        )
