@@ -33,6 +33,7 @@ from zoerefine.depth.exporting.engine_kinds import (
 )
 from zoerefine.depth.exporting.engines import tensorrt_engine as tensorrt
 from zoerefine.depth.exporting.precision import quantize_int8
+from zoerefine.depth.exporting.source import ExportSource
 from zoerefine.depth.exporting.verify import check_size, compare_with_eager
 
 
@@ -214,7 +215,7 @@ def test_pitfall_6_another_type(runtime, tmp_path, frames):
 def test_the_graph_for_torch_tensorrt_has_a_dynamic_batch_and_the_right_types(name, precision):
     source = untrained_source(name, 32, 64, BASE=8)
     core = source.core(precision)
-    program = tensorrt.export_program(core, source)
+    program = source.program(core, min=tensorrt.BATCHES[0], max=tensorrt.BATCHES[2])
     for batch in tensorrt.BATCHES:
         rgb01, zoe_m = source.example(batch)
         assert [one.shape for one in program.module()(rgb01, zoe_m)] == [zoe_m.shape] * 2
@@ -303,7 +304,7 @@ def conversion(monkeypatch, tmp_path):
     monkeypatch.setattr(tensorrt, "tensorrt_version", lambda: "11.0.0")
     package = SimpleNamespace(Input=lambda **_: None)
     monkeypatch.setitem(sys.modules, "torch_tensorrt", package)
-    monkeypatch.setattr(tensorrt, "export_program", lambda core, source: None)
+    monkeypatch.setattr(ExportSource, "program", lambda source, core, **bounds: None)
     source = untrained_source(CONFIDENCE=False)
 
     def build(function, **more):

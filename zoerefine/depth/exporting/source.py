@@ -65,15 +65,18 @@ class ExportSource:
         refiner.fix_size(self.height, self.width)
         return core_of(refiner)
 
-    def program(self, core: nn.Module) -> torch.export.ExportedProgram:
-        """A core of this source as a graph with a dynamic batch."""
-        batch = torch.export.Dim("batch")
+    def program(self, core: nn.Module, **bounds: int) -> torch.export.ExportedProgram:
+        """A core of this source as a graph with a dynamic batch, on the core's device.
+
+        The batch has no bounds, or those of `torch.export.Dim`: min and max.
+        """
+        device = next(core.parameters()).device
+        # torch.export would take a batch of 1 for a constant.
+        example = tuple(tensor.to(device) for tensor in self.example(2))
+        batch = torch.export.Dim("batch", **bounds)
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch.export's, about functions of its own
-            # torch.export would take a batch of 1 for a constant.
-            return torch.export.export(
-                core, self.example(2), dynamic_shapes=({0: batch}, {0: batch})
-            )
+            return torch.export.export(core, example, dynamic_shapes=({0: batch}, {0: batch}))
 
     def shipped(self, core: nn.Module) -> ShippedModule:
         """A core with its pre- and post-processing."""

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.exporting.bundle.containers import TORCHSCRIPT
@@ -207,7 +206,7 @@ def build_engine(source: ExportSource, precision: str, **options: Any) -> bytes:
     if precision == "int8":
         register_converter()
     core = source.core(precision).cuda()
-    program = export_program(core, source)
+    program = source.program(core, min=BATCHES[0], max=BATCHES[2])
     shapes = [
         torch_tensorrt.Input(
             **{f"{which}_shape": (batch, *tensor.shape[1:])
@@ -244,12 +243,3 @@ def reason(error: BaseException) -> str:
         error = error.__cause__
     lines = str(error).strip().splitlines()
     return lines[0] if lines else repr(error)
-
-
-def export_program(core: nn.Module, source: ExportSource) -> torch.export.ExportedProgram:
-    """The core as a graph with a dynamic batch, on the core's device."""
-    device = next(core.parameters()).device
-    # torch.export would take a batch of 1 for a constant.
-    example = tuple(tensor.to(device) for tensor in source.example(BATCHES[1]))
-    batch = torch.export.Dim("batch", min=BATCHES[0], max=BATCHES[2])
-    return torch.export.export(core, example, dynamic_shapes=({0: batch}, {0: batch}))
