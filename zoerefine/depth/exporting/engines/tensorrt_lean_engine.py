@@ -9,25 +9,14 @@ from dataclasses import replace
 
 from zoerefine.depth.exporting.engine_kinds import BuiltEngine
 from zoerefine.depth.exporting.engines import tensorrt_engine as tensorrt
-from zoerefine.depth.exporting.engines.tensorrt_engine import (
-    CONTAINER,
-    GRAPHS,
-    INSTALL,
-    PARALLEL_CALLS,
-    TAKES_ARRAYS,
-    load,
-    machine_facts,
-    missing_requirement,
-    precisions,
-)
 from zoerefine.depth.exporting.source import ExportSource
 
 NAME = "tensorrt-lean"
-
-__all__ = [
-    "CONTAINER", "GRAPHS", "INSTALL", "PARALLEL_CALLS", "TAKES_ARRAYS", "load",
-    "machine_facts", "missing_requirement", "precisions",
-]  # fmt: skip
+# The rest is that of `tensorrt`.
+INSTALL, CONTAINER, GRAPHS = tensorrt.INSTALL, tensorrt.CONTAINER, tensorrt.GRAPHS
+PARALLEL_CALLS, TAKES_ARRAYS = tensorrt.PARALLEL_CALLS, tensorrt.TAKES_ARRAYS
+precisions, missing_requirement = tensorrt.precisions, tensorrt.missing_requirement
+machine_facts, load = tensorrt.machine_facts, tensorrt.load
 
 
 def allowed_for_auto() -> bool:

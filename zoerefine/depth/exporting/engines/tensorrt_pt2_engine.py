@@ -16,24 +16,14 @@ from zoerefine.depth.exporting.bundle.containers import PT2
 from zoerefine.depth.exporting.engine_kinds import BuiltEngine
 from zoerefine.depth.exporting.engines import aoti_engine as aoti
 from zoerefine.depth.exporting.engines import tensorrt_engine as tensorrt
-from zoerefine.depth.exporting.engines.aoti_engine import load
-from zoerefine.depth.exporting.engines.tensorrt_engine import (
-    GRAPHS,
-    INPUTS,
-    INSTALL,
-    OUTPUTS,
-    PARALLEL_CALLS,
-    TAKES_ARRAYS,
-    precisions,
-)
+from zoerefine.depth.exporting.engines.tensorrt_engine import INPUTS, OUTPUTS
 from zoerefine.depth.exporting.source import ExportSource
 
 NAME = "tensorrt-pt2"
-CONTAINER = PT2
-
-__all__ = [
-    "GRAPHS", "INSTALL", "PARALLEL_CALLS", "TAKES_ARRAYS", "load", "precisions",
-]  # fmt: skip
+CONTAINER, load = PT2, aoti.load
+# The rest is that of `tensorrt`.
+INSTALL, GRAPHS, precisions = tensorrt.INSTALL, tensorrt.GRAPHS, tensorrt.precisions
+PARALLEL_CALLS, TAKES_ARRAYS = tensorrt.PARALLEL_CALLS, tensorrt.TAKES_ARRAYS
 
 
 def missing_requirement() -> str:
