@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from zoerefine.depth.data.layouts.readers import open_dataset
     from zoerefine.depth.data.loading.batches import make_loader
     from zoerefine.depth.infer.refiner import Refiner
-    from zoerefine.depth.points import MetricPoints, spread_points
+    from zoerefine.depth.points import MetricPoints
+    from zoerefine.depth.points.spread import spread_points
     from zoerefine.lab.runs.metrics import read_metrics
 
 # Where the names are that `zoerefine.api` has not.
@@ -39,7 +40,7 @@ PLACES = {
     "make_loader": "depth.data.loading.batches",
     "open_dataset": "depth.data.layouts.readers",
     "read_metrics": "lab.runs.metrics",
-    "spread_points": "depth.points",
+    "spread_points": "depth.points.spread",
 }
 
 choose_openmp()  # before torch is loaded

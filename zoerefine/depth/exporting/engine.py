@@ -5,7 +5,7 @@ Tensors need torch. NumPy arrays need it only if the engine's kind does.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,22 +19,6 @@ if TYPE_CHECKING:
 
     from zoerefine.depth.exporting.engine_kinds import ArrayForward, Forward
 
-A = TypeVar("A", bound="Array")
-
-
-class Array(Protocol):
-    """What NumPy arrays and tensors have in common."""
-
-    @property
-    def dtype(self) -> Any: ...
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self: A, rows: slice) -> A: ...
-
 
 @dataclass(frozen=True)
 class Engine:
@@ -44,7 +28,7 @@ class Engine:
     metres * 256. It returns refined depth uint16 [B, H, W] in the same units. Any B, H and W.
 
     If it takes metric points, a picture may have what they say as channels after RGB, and pseudo
-    depth is then corrected by them: see `zoerefine.depth.infer.with_points`.
+    depth is then corrected by them: see `Refiner.with_points`.
 
     Attributes:
         forward: tensors on `device` to all outputs, for batches up to `max(manifest["batches"])`.
@@ -107,8 +91,11 @@ class Engine:
             ]
         return joined(parts, torch.cat)
 
-    def parts(self, rgb_u8: A, zoe_u16: A) -> Iterator[tuple[A, A]]:
-        """The inputs as batches that the engine takes. Raises `UserError` for wrong inputs."""
+    def parts(self, rgb_u8: Any, zoe_u16: Any) -> Iterator[tuple[Any, Any]]:
+        """The inputs, arrays or tensors, as batches that the engine takes.
+
+        Raises `UserError` for wrong inputs.
+        """
         check_inputs(rgb_u8, zoe_u16, channels_of(self.takes_points))
         largest = max(self.manifest.get("batches") or [len(rgb_u8)])
         for start in range(0, len(rgb_u8), largest):
@@ -116,14 +103,14 @@ class Engine:
             yield rgb_u8[rows], zoe_u16[rows]
 
 
-def joined(parts: list[list[A]], concatenate: Callable[[Any], A]) -> list[A]:
+def joined(parts: list[list[Any]], concatenate: Callable[[Any], Any]) -> list[Any]:
     """The outputs of several batches as those of one."""
     if len(parts) == 1:
         return parts[0]
     return [concatenate(output) for output in zip(*parts, strict=True)]
 
 
-def check_inputs(rgb_u8: Array, zoe_u16: Array, channels: int) -> None:
+def check_inputs(rgb_u8: Any, zoe_u16: Any, channels: int) -> None:
     """Raises `UserError` for types or shapes that engines do not take."""
     valid = (
         dtype_name(rgb_u8) == "uint8"
@@ -139,7 +126,7 @@ def check_inputs(rgb_u8: Array, zoe_u16: Array, channels: int) -> None:
         )
 
 
-def dtype_name(values: Array) -> str:
+def dtype_name(values: Any) -> str:
     """For example uint8, for arrays as for tensors."""
     return str(values.dtype).removeprefix("torch.")
 
@@ -179,5 +166,5 @@ def tensors_by_arrays(on_arrays: "ArrayForward") -> "Forward":
     return forward
 
 
-def _described(values: Array) -> str:
+def _described(values: Any) -> str:
     return f"{dtype_name(values)} {list(values.shape)}"

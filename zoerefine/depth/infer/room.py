@@ -6,7 +6,7 @@ also says whether the bundle's refiner is used in this room, or left away.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -302,22 +302,21 @@ def predicted(
     names: Set[str], engine: Engine, source: FrameSource, pseudo: PseudoDepth
 ) -> dict[str, FrameDepth]:
     """Depth of the frames with these names."""
-    missing = set(names)
-    found = {}
+    found: dict[str, FrameDepth] = {}
     for frame in source.frames():
-        if not missing:
+        if len(found) == len(names):
             break
-        if frame.name in missing:
-            missing.remove(frame.name)
-            found[frame.name] = depth_of(frame.name, frame.read, engine, pseudo)
+        if frame.name in names:
+            found[frame.name] = depth_of(frame.name, frame.read(), engine, pseudo)
     return found
 
 
-def depth_of(
-    name: str, read: Callable[[], Array], engine: Engine, pseudo: PseudoDepth
-) -> FrameDepth:
-    """Depth of one frame. Raises `UserError` for a damaged file, or two different sizes."""
-    rgb, zoe = read(), pseudo.read(name, "")
+def depth_of(name: str, rgb: Array, engine: Engine, pseudo: PseudoDepth) -> FrameDepth:
+    """Depth of one frame, whose picture is uint8 [H, W, 3].
+
+    Raises `UserError` for a damaged file, or two different sizes.
+    """
+    zoe = pseudo.read(name, "")
     if zoe is None and isinstance(pseudo, NetworkDepth):
         zoe = pseudo.predict(rgb[None], [name])[0]
     assert zoe is not None

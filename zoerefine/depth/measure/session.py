@@ -20,7 +20,7 @@ from zoerefine.depth.data.layouts.readers import UNPRINTABLE
 from zoerefine.depth.data.networks.source import PseudoSource
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.room import FrameDepth, Measuring, Room, depth_of, measured_room
-from zoerefine.depth.infer.sources import FrameSource, PseudoDepth, SourceFrame
+from zoerefine.depth.infer.sources import FrameSource, PseudoDepth
 from zoerefine.depth.points.measured import room_of
 from zoerefine.depth.points.measured_file import Measured, MeasuredFile, Row
 from zoerefine.depth.points.room_prior import CENTRE_M, features
@@ -70,38 +70,29 @@ class Recording:
 
     def predict(self, name: str) -> Shown:
         """The same, read and predicted now."""
-        frame = self.frame(name)
-        rgb = frame.read()
-        depth = depth_of(name, lambda: rgb, self.engine, self.pseudo)
-        _, jpeg = cv2.imencode(".jpg", rgb[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
-        return Shown(jpeg.tobytes(), depth)
-
-    def frame(self, name: str) -> SourceFrame:
-        """A frame. Raises `UserError` for a name that there is not."""
         if name not in self.names:
             raise UserError(f"there is no frame {name!r}")
         # A video is decoded up to the frame: what a seek finds depends on the codec.
-        return next(frame for frame in self.source.frames() if frame.name == name)
+        frame = next(frame for frame in self.source.frames() if frame.name == name)
+        rgb = frame.read()
+        depth = depth_of(name, rgb, self.engine, self.pseudo)
+        _, jpeg = cv2.imencode(".jpg", rgb[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
+        return Shown(jpeg.tobytes(), depth)
 
     def predicted(self, names: set[str]) -> Mapping[str, FrameDepth]:
         """Depth of frames that exist among these names, and of those that are suggested."""
-        for name in (*self.suggested(), *sorted(names & set(self.names))):
-            if name not in self.depths:
-                self.depths[name] = self.shown(name).depth
+        for name in sorted(names & set(self.names) - self.depths.keys()):
+            self.depths[name] = self.shown(name).depth
         return self.depths
 
-    def suggested(self) -> list[str]:
-        """Names of frames, spread over the recording."""
+    def prepare(self) -> None:
+        """Predict depth of the suggested frames, which are spread over the recording."""
         count = min(SUGGESTED, len(self.names))
         at = (np.arange(count) + 0.5) / count * len(self.names)
-        return [self.names[int(number)] for number in at]
-
-    def prepare(self) -> None:
-        """Predict depth of the suggested frames."""
-        names = self.suggested()
+        names = [self.names[int(number)] for number in at]
         found = (frame for frame in self.source.frames() if frame.name in names)
         for frame in track(found, len(names), "predicting depth", "frame"):
-            self.depths[frame.name] = depth_of(frame.name, frame.read, self.engine, self.pseudo)
+            self.depths[frame.name] = depth_of(frame.name, frame.read(), self.engine, self.pseudo)
 
 
 class Session:
