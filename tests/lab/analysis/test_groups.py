@@ -354,6 +354,7 @@ def test_archived_runs_count_and_are_named(runs, capsys):
     assert not any("rchived" in line for line in lines)
     names = [str(runs.folder / name) for name in ("0-0", "1-1")]
     assert main(["runs", *names, "--archive"]) == 0
+    (runs.folder / "0-1" / ".labels.json").write_text("{")  # damaged
     found = summarized(runs)
     assert [one for one in found if one not in lines] == [
         "Archived: 2 runs, counted like all others."

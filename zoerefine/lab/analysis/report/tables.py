@@ -3,12 +3,13 @@
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from zoerefine.base import registries
-from zoerefine.base.errors import counted
+from zoerefine.base.errors import UserError, counted
 from zoerefine.base.files.atomic import replacing
 from zoerefine.lab.analysis.group_names import metric_text, metric_texts
 from zoerefine.lab.analysis.groups import (
@@ -237,7 +238,7 @@ def summarize(
             f"Not finished: {counted(len(unfinished), 'run')}; their results so far count only "
             "where no run of the group finished, and nothing is concluded from them."
         )
-    if archived := sum(read_labels(Path(run.path)).archived for run in collection.runs):
+    if archived := sum(map(is_archived, collection.runs)):
         lines.append(f"Archived: {counted(archived, 'run')}, counted like all others.")
     if collection.left_out:
         count = counted(len(collection.left_out), "run")
@@ -249,6 +250,13 @@ def lost_line(group: RunGroup, measure: Measure) -> str:
     """That a group has runs without a value."""
     rest = "; its mean is of the others, and nothing is concluded from it" if group.scored else ""
     return f"{group.label}: {lost_note(group, measure)}{rest}."
+
+
+def is_archived(run: Run) -> bool:
+    """Whether a run is archived; one whose labels are damaged is not."""
+    with suppress(UserError):
+        return read_labels(Path(run.path)).archived
+    return False
 
 
 def repeated_line(group: RunGroup) -> str:
