@@ -38,7 +38,7 @@ def diff_facts(a: Run, b: Run) -> dict[str, Any]:
         "origin": differing(here, there),
         "commits_between": commits_between(a, b),
         "metrics": {name: (ours.get(name), theirs.get(name)) for name in {**ours, **theirs}},
-        "weights": [weights_digest(run) for run in (a, b)],
+        "weights": [RunDir(Path(run.path)).weights_digest() or None for run in (a, b)],
         "left_files": dict(sorted(differing(left, also_left).items())),
     }
 
@@ -164,11 +164,6 @@ def metric_row(name: str, x: float, y: float) -> str:
 def weights(a: str | None, b: str | None) -> list[str]:
     """Whether the best weights are identical bit by bit."""
     return [f"identical: {a}" if a and a == b else f"{a or 'none'} -> {b or 'none'}"]
-
-
-def weights_digest(run: Run) -> str | None:
-    """The digest of the best weights; None where there are none."""
-    return RunDir(Path(run.path)).weights_digest() or None
 
 
 def left_files(a: Run, different: Mapping[str, tuple[Any, Any]]) -> list[str]:

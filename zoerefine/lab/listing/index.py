@@ -154,7 +154,10 @@ class RunIndex(StoredRuns):
         """The rows of runs: stored ones where nothing has changed."""
         found = {path: self._stored(path) for path in paths}
         to_read = [path for path, row in found.items() if row is None]
-        for path, reading in zip(to_read, read_runs(to_read, self.patterns), strict=True):
+        readings: Iterable[Reading] = read_many(partial(read_stamped, self.patterns), to_read)
+        if len(to_read) >= MANY:
+            readings = track(readings, len(to_read), "reading runs", "run")
+        for path, reading in zip(to_read, readings, strict=True):
             found[path] = row = reading.row
             if row.state != RUNNING and row.is_complete and reading.is_settled:
                 values = " ".join(map(repr, row.metrics.values()))
@@ -210,13 +213,7 @@ def place_of_each(names: Iterable[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(names)}
 
 
-def read_runs(paths: list[str], patterns: tuple[str, ...] = ()) -> Iterable[Reading]:
-    """Read runs, with progress where they are many."""
-    readings = read_many(partial(read_stamped, patterns=patterns), paths)
-    return readings if len(paths) < MANY else track(readings, len(paths), "reading runs", "run")
-
-
-def read_stamped(path: str, patterns: tuple[str, ...] = ()) -> Reading:
+def read_stamped(patterns: tuple[str, ...], path: str) -> Reading:
     """Read a run, with the stamp of before."""
     folders = inner_folders(path)
     stamp, changed_s = stamp_of(path, folders)

@@ -65,7 +65,15 @@ class RunFolder:
 
     def stamps(self) -> list[list[Any]]:
         """Name, size and time of the files that the run is read from."""
-        return file_stamps(self.path)
+        stamps = [stamp for name in READ_FILES if (stamp := stamp_of(self.path, name))]
+        if not {CONFIG, METRICS} <= {name for name, *_ in stamps}:
+            # Another repository's script may log to any file.
+            found = files_with_stats(str(self.path))
+            return [[path, status.st_size, status.st_mtime_ns] for path, status in found]
+        bundles = [f"{ENGINE}/{name}" for name in BUNDLE_NAMES]
+        if os.path.exists(f"{self.path}/{ENGINE}"):
+            stamps += [stamp for name in bundles if (stamp := stamp_of(self.path, name))]
+        return stamps
 
     def read(self, names: Sequence[str]) -> Collection:
         """The run, with the curves of some metrics."""
@@ -118,19 +126,6 @@ class TrackerSource:
 
 
 Source = RunFolder | TrackerSource
-
-
-def file_stamps(folder: Path) -> list[list[Any]]:
-    """Name, size and time of the files that a run is read from."""
-    stamps = [stamp for name in READ_FILES if (stamp := stamp_of(folder, name))]
-    if not {CONFIG, METRICS} <= {name for name, *_ in stamps}:
-        # Another repository's script may log to any file.
-        found = files_with_stats(str(folder))
-        return [[path, status.st_size, status.st_mtime_ns] for path, status in found]
-    bundles = [f"{ENGINE}/{name}" for name in BUNDLE_NAMES]
-    if os.path.exists(f"{folder}/{ENGINE}"):
-        stamps += [stamp for name in bundles if (stamp := stamp_of(folder, name))]
-    return stamps
 
 
 def stamp_of(folder: Path, name: str) -> list[Any]:

@@ -22,7 +22,7 @@ from tensorboard.program import TensorBoard
 from zoerefine.base.errors import UserError
 from zoerefine.base.guarded_server import Server, listen, new_token, wait_for_answer, with_token
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.runs.find import find_runs
+from zoerefine.lab.runs.find import find_runs, is_study
 from zoerefine.lab.runs.metrics import RunMetrics, read_metrics
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES
 from zoerefine.lab.search.study.earlier import find_study
@@ -73,9 +73,7 @@ def start_tensorboard(folder: Path, listening: socket.socket, token: str) -> str
 
 def runs_without_study(folder: Path) -> list[Path]:
     """The run in a folder, or the runs below it; none where the folder is a study's."""
-    if (folder / "trials").is_dir() or (folder / "study.db").exists():
-        return []
-    return find_runs(str(folder))
+    return [] if is_study(folder) else find_runs(str(folder))
 
 
 def start_run_dashboard(
