@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import optuna
 from optuna.trial import FrozenTrial, TrialState
 from rich.console import Console
 from rich.live import Live
@@ -204,21 +203,21 @@ def cells(study: Study, trial: FrozenTrial) -> list[str]:
 
 
 SHOWN = 8  # points of a Pareto front
+KNOWN = "known before"
 
 
 def study_lines(run: RunDir) -> list[str]:
     """The lines of a study; the reason where its database cannot be read."""
     try:
-        study = load_study(run)
+        facts = study_facts(run)
     except UserError as fault:
         return ["its study:", f"  note: {fault}"]
-    objectives = zip(study.directions, study.metric_names or [], strict=False)
-    aims = ", ".join(f"{direction.name.lower()} {name}" for direction, name in objectives)
-    return [
-        f"its study, {aims}:",
-        row("trials", count_line(without_duplicates(study.get_trials(deepcopy=False)))),
-        *best_lines(run, study),
-    ]
+    aims = ", ".join(f"{direction} {name}" for name, direction in facts["objectives"].items())
+    counts = facts["trials"]
+    own = sum(counts.values()) - counts.get(KNOWN, 0)
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    trials = f"{own}: {states}" if states else "0"
+    return [f"its study, {aims}:", row("trials", trials), *best_lines(run, facts)]
 
 
 def study_facts(run: RunDir) -> dict[str, Any]:
@@ -226,11 +225,10 @@ def study_facts(run: RunDir) -> dict[str, Any]:
     study = load_study(run)
     objectives = zip(study.directions, study.metric_names or [], strict=False)
     trials = without_duplicates(study.get_trials(deepcopy=False))
+    counts = Counter(KNOWN if is_known(one) else STATE_WORDS[one.state.name] for one in trials)
     return {
         "objectives": {name: direction.name.lower() for direction, name in objectives},
-        "trials": Counter(
-            "known before" if is_known(one) else STATE_WORDS[one.state.name] for one in trials
-        ),
+        "trials": {word: counts[word] for word in (*STATE_WORDS.values(), KNOWN) if counts[word]},
         "best": [
             {
                 "trial": one.number,
@@ -246,24 +244,15 @@ def row(name: str, text: object) -> str:
     return f"  {name:<9} {text}"
 
 
-def count_line(trials: list[FrozenTrial]) -> str:
-    """How many trials there are in each state: `5: 3 completed, 1 pruned, 1 waiting`."""
-    own = Counter(trial.state.name for trial in trials if not is_known(trial))
-    parts = [f"{own[name]} {word}" for name, word in STATE_WORDS.items() if own[name]]
-    known = len(trials) - own.total()
-    parts += [f"{known} known before"] if known else []
-    return f"{own.total()}" + (f": {', '.join(parts)}" if parts else "")
-
-
-def best_lines(run: RunDir, study: optuna.Study) -> list[str]:
+def best_lines(run: RunDir, facts: dict[str, Any]) -> list[str]:
     """The best trial or the points of the Pareto front, each with its config if it is written."""
-    best = best_trials(study)
-    several = len(study.directions) > 1
+    best, several = facts["best"], len(facts["objectives"]) > 1
     lines = []
-    for trial in best[:SHOWN]:
-        figures = format_values(trial.user_attrs.get("figures", {}))
-        text = f"trial {trial.number}, {figures}; {format_values(trial.params)}"
-        lines.append(row("front" if several else "best", text))
-        files = run.path.glob(f"pareto-{trial.number:04d}.*" if several else "best.*")
+    for one in best[:SHOWN]:
+        values = format_values(one["metrics"]), format_values(one["parameters"])
+        lines.append(
+            row("front" if several else "best", f"trial {one['trial']}, {'; '.join(values)}")
+        )
+        files = run.path.glob(f"pareto-{one['trial']:04d}.*" if several else "best.*")
         lines += [row("", path) for path in files if path.is_file()]
     return lines + ([row("", f"and {len(best) - SHOWN} more")] if len(best) > SHOWN else [])

@@ -119,11 +119,8 @@ class ClusterWorkers:
 
     def __init__(self, run: RunDir, commit: str, executor: Executor) -> None:
         self.run, self.commit, self.executor = run, commit, executor
-        self.keeps_jobs, self.poll, self.cancel = (
-            executor.keeps_jobs,
-            executor.poll,
-            executor.cancel,
-        )
+        self.keeps_jobs = executor.keeps_jobs
+        self.poll, self.cancel = executor.poll, executor.cancel
 
     def submit(self, name: str, number: int, words: Sequence[str]) -> Any:
         launch = ["--repo", str(CHECKOUT), "--commit", self.commit, "--module",
