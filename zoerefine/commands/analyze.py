@@ -31,57 +31,30 @@ examples, after `make demo`:
 def main(argv: Sequence[str]) -> int:
     """Analyse many runs."""
     parser = Parser("zoerefine analyze", DESCRIPTION, EXAMPLES)
-    parser.add_argument(
-        "runs",
-        nargs="+",
-        metavar="RUN",
-        help="runs, studies, stores of MLflow, W&B or TensorBoard, or globs of them",
-    )
-    parser.add_argument(
-        "--out", type=as_path, required=True, metavar="DIR", help="folder of the files to write"
-    )
-    parser.add_argument(
-        "--where",
-        default="",
-        metavar="FILTER",
+    add = parser.add_argument
+    add("runs", nargs="+", metavar="RUN",
+        help="runs, studies, stores of MLflow, W&B or TensorBoard, or globs of them")  # fmt: skip
+    add("--out", type=as_path, required=True, metavar="DIR", help="folder of the files to write")
+    add("--where", default="", metavar="FILTER",
         help="only runs that match: comparisons of config keys, state, seed and commit, joined by "
-        "and, or, not",
-    )
-    parser.add_argument(
-        "--by",
-        metavar="KEY",
-        help="form groups by this config key alone (default: by all keys except the seed)",
-    )
-    parser.add_argument(
-        "--baseline",
-        default="",
-        metavar="GROUP",
+        "and, or, not")  # fmt: skip
+    add("--by", metavar="KEY",
+        help="form groups by this config key alone (default: by all keys except the "
+        "seed)")  # fmt: skip
+    add("--baseline", default="", metavar="GROUP",
         help="compare every group with this one alone, by its name in groups.csv; fewer tests need "
-        "fewer seeds (default: every pair)",
-    )
-    parser.add_argument(
-        "--style",
-        choices=LAYOUTS,
-        default="page",
+        "fewer seeds (default: every pair)")  # fmt: skip
+    add("--style", choices=LAYOUTS, default="page",
         help="size of the graph and of its texts: for a page (the default), or as wide as the text "
-        "or a column of a paper, with the caption in overview.tex",
-    )
+        "or a column of a paper, with the caption in overview.tex")  # fmt: skip
     add_shared(parser, "--quiet")
-    parser.add_argument(
-        "--metric",
-        action="append",
-        default=[],
-        metavar="NAME",
+    add("--metric", action="append", default=[], metavar="NAME",
         help="compare by the final value of this metric, e.g. val_acc; several are written to a "
-        "folder each (default: AbsRel, or the only metric of runs of other scripts)",
-    )
+        "folder each (default: AbsRel, or the only metric of runs of other scripts)")  # fmt: skip
     add_shared(parser, "--maximize", "--metric-pattern")
-    parser.add_argument(
-        "--to-mlflow",
-        metavar="URI",
+    add("--to-mlflow", metavar="URI",
         help="also write the runs to MLflow: a folder, a SQLite database or a server; runs that "
-        "are there are not written again",
-    )
+        "are there are not written again")  # fmt: skip
     args = parser.parse_args(argv)
 
     from zoerefine.lab.analysis.analyze import analyze

@@ -34,17 +34,11 @@ def main(argv: Sequence[str]) -> int:
         EXAMPLES,
     )
     add_shared(parser, "--config")
-    parser.add_argument(
-        "--out", type=as_path, default=Path("check"), help="folder for pictures (default: check)"
-    )
-    parser.add_argument(
-        "--limit",
-        type=float,
-        default=LIMIT_S,
-        metavar="SECONDS",
+    add = parser.add_argument
+    add("--out", type=as_path, default=Path("check"), help="folder for pictures (default: check)")
+    add("--limit", type=float, default=LIMIT_S, metavar="SECONDS",
         help="time for the checks, without packing; those that do not fit are skipped "
-        f"(default: {LIMIT_S})",
-    )
+        f"(default: {LIMIT_S})")  # fmt: skip
     add_shared(parser, "--quiet", "overrides")
     args = parser.parse_args(argv)
     if args.limit <= 0:

@@ -58,33 +58,20 @@ def parser() -> argparse.ArgumentParser:
         "less than a fixed tolerance.",
         EPILOG,
     )
-    options.add_argument("run", type=as_path, metavar="RUN", help="the directory of a finished run")
-    options.add_argument(
-        "--engine",
-        choices=["auto", *ENGINES],
-        default="auto",
+    add = options.add_argument
+    add("run", type=as_path, metavar="RUN", help="the directory of a finished run")
+    add("--engine", choices=["auto", *ENGINES], default="auto",
         help="default: auto, the fastest that this machine can build and run; never aoti, whose "
-        "build takes up to a minute",
-    )
-    options.add_argument(
-        "--precision",
-        choices=["auto", *PRECISIONS],
-        default="auto",
-        help="default: auto, the fastest on this machine that is within tolerance; never int8",
-    )
-    options.add_argument(
-        "--sweep",
-        action="store_true",
+        "build takes up to a minute")  # fmt: skip
+    add("--precision", choices=["auto", *PRECISIONS], default="auto",
+        help="default: auto, the fastest on this machine that is within tolerance; never "
+        "int8")  # fmt: skip
+    add("--sweep", action="store_true",
         help="build and time every engine and precision that this machine can build, and publish "
-        "the fastest",
-    )
-    options.add_argument(
-        "--triton",
-        type=as_path,
-        metavar="DIR",
+        "the fastest")  # fmt: skip
+    add("--triton", type=as_path, metavar="DIR",
         help="export the engine onnx, and write it to DIR/refiner, a model of NVIDIA's Triton "
-        "Inference Server",
-    )
+        "Inference Server")  # fmt: skip
     add_shared(options, "--quiet")
     return options
 
