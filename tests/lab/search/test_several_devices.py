@@ -15,7 +15,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.commands import search
 from zoerefine.commands.options import resources_of, settings_of
 from zoerefine.depth.study.processes import report_to
-from zoerefine.lab.launch.process.child import processes_of
+from zoerefine.lab.launch.process.torchrun import processes_of
 from zoerefine.lab.launch.queue.executor import Resources
 from zoerefine.lab.search import worker_pool
 from zoerefine.lab.search.study.claims import claim_trial, put_back

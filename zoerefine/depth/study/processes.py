@@ -33,12 +33,11 @@ from zoerefine.lab.launch.process.child import (
     PR_SET_PDEATHSIG,
     StopForwarding,
     child_setup,
-    end_processes,
     interrupt,
-    job_command,
     stop_group,
 )
 from zoerefine.lab.launch.process.end_reason import LOST_CONNECTION
+from zoerefine.lab.launch.process.torchrun import end_processes, torchrun_words
 from zoerefine.lab.launch.variables import LIBRARY, python_path
 from zoerefine.lab.search.subject import ClaimLost, TrialMonitor
 
@@ -67,7 +66,7 @@ def train_in_processes(
         KeyboardInterrupt: a signal stopped it; a checkpoint has been written.
         SystemExit: a process was killed; as if this one was, another worker can go on.
     """
-    command = job_command(Path(sys.executable), ["-m", PROGRAM], processes)
+    command = [sys.executable, *torchrun_words(processes), "-m", PROGRAM]
     command += [str(study.path), str(run.path), *(["--test"] if test else [])]
     command += ["--claim", *(monitor.claim_words if monitor else ())]
     end_processes(run)  # of a worker that was killed together with its torchrun

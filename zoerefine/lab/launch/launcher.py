@@ -24,6 +24,7 @@ from zoerefine.lab.launch.job import GIB, LIMIT_BYTES, Job, job_words, recorded_
 from zoerefine.lab.launch.plan import LaunchPlan, handed_over, make_plan, next_execution
 from zoerefine.lab.launch.process import child
 from zoerefine.lab.launch.process.nodes import NODE_LOST, FirstNode, OtherNode
+from zoerefine.lab.launch.process.torchrun import end_processes, torchrun_words
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.variables import (
     deciding_variables,
@@ -109,7 +110,7 @@ def start(
         variables |= import_variables(plan.job.cwd, place.folder, program)
         if node.with_torchrun:
             share_cores(variables, node.processes)
-            child.end_processes(run, node.place.number)  # of a launcher killed with its torchrun
+            end_processes(run, node.place.number)  # of a launcher killed with its torchrun
         variables |= dict(word.split("=", 1) for word in plan.job.record_env)
         if recorded is not None:
             set_again(variables, recorded)
@@ -118,10 +119,10 @@ def start(
         found = provenance.library_facts(place.folder, variables, python)
         meeting = node.meet(attempts(own) + 1)
         variables[ATTEMPT] = str(meeting.attempt)
-        start_words = child.job_command(python, program, node.processes, meeting.words)
+        by_torchrun = torchrun_words(node.processes, meeting.words) if node.with_torchrun else []
         in_place = plan.included.place
         config = place.folder / in_place if in_place else own.path / plan.input_name
-        command = [*start_words, *job_words(plan.job, config)]
+        command = [str(python), *by_torchrun, *program, *job_words(plan.job, config)]
         found |= {"variables": deciding_variables(variables, plan.job.record_env)}
         record(plan, node, place.folder, python, command, meeting.attempt, found)
         place_files(own.path / plan.input_name, plan.included, plan.inputs, place.folder)
@@ -139,7 +140,7 @@ def start(
 
         code = child.run_child(command, folder, variables, own, locks, watching, node.with_torchrun)
         if node.with_torchrun:
-            child.end_processes(run, node.place.number)
+            end_processes(run, node.place.number)
         if code and node.is_alone:
             code = NODE_LOST
         left.collect_after(own, place.folder)

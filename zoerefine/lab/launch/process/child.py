@@ -10,17 +10,17 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from zoerefine.base.run_dir import NODE, RUN_FOLDER, RunDir
+from zoerefine.base.run_dir import NODE, RunDir
 from zoerefine.base.secrets import hide_secrets
 from zoerefine.lab.launch.process.end_reason import JobEnd
 from zoerefine.lab.launch.process.output import OutputLog, Outputs
+from zoerefine.lab.launch.process.torchrun import ALONE
 from zoerefine.lab.launch.record.provenance import add, now
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -227,60 +227,6 @@ def children_of(pid: int) -> Iterator[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended
             if (entry / "stat").read_text().rpartition(")")[2].split()[1] == str(pid):
-                yield int(entry.name)
-
-
-# Jobs of several processes, which torchrun starts and watches on each machine.
-#
-# torchrun passes a stop signal on, and ends all processes where one fails. Where torchrun itself
-# is killed, they go on alone: `end_processes` ends them, so that a run never has two writers.
-
-# torchrun's options for one machine: it chooses a free port, on which the processes find one
-# another.
-ALONE = ("--standalone",)
-ENDING_S = 5.0  # for killed processes to end
-POLL_S = 0.01
-
-
-def job_command(
-    python: Path, program: Sequence[str], processes: int, meeting: Sequence[str] = ALONE
-) -> list[str]:
-    """Python and its words for the job: the job itself, or torchrun, which starts it N times.
-
-    Args:
-        program: as `job_module.job_program` gives it.
-        processes: on this machine.
-        meeting: torchrun's options for where the processes of all machines find one another.
-    """
-    if processes == 1 and meeting == ALONE:
-        return [str(python), *program]
-    start = ["-m", "torch.distributed.run", *meeting, f"--nproc-per-node={processes}"]
-    return [str(python), *start, *program]
-
-
-def end_processes(run: RunDir, node: int = 0) -> None:
-    """Kill what a killed torchrun has left of a run on this machine.
-
-    Args:
-        node: the number of this machine's node in the job.
-    """
-    deadline = time.monotonic() + ENDING_S
-    while (found := [*processes_of(run, node)]) and time.monotonic() < deadline:
-        for pid in found:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(POLL_S)
-
-
-def processes_of(run: RunDir, node: int = 0) -> Iterator[int]:
-    """This user's processes that torchrun has started for a run, by their environment.
-
-    Several nodes may be on one machine; torchrun calls a node's number GROUP_RANK.
-    """
-    ours = {f"{RUN_FOLDER}={run.path}".encode(errors="surrogateescape"), b"GROUP_RANK=%d" % node}
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # another user's, or it has ended
-            if ours <= set((entry / "environ").read_bytes().split(b"\0")):
                 yield int(entry.name)
 
 
