@@ -7,9 +7,11 @@ import torch
 
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.exporting.build import EngineBuilder
+from zoerefine.depth.exporting.engine_kinds import engine_kind
 from zoerefine.depth.model import build_refiner
+from zoerefine.depth.model.backbone import outside_digest, outside_files
 from zoerefine.depth.training.checkpoint import load_refiner
 from zoerefine.depth.training.job import run_training
 
@@ -18,6 +20,7 @@ NETWORK = '''
 
 from torch import nn
 
+from users_blocks import act
 from zoerefine.depth.model.refiner import INPUTS, DepthHead
 
 
@@ -31,7 +34,7 @@ class Plain(nn.Module):
         self.head = DepthHead(base)
 
     def forward(self, inputs):
-        return self.head(self.drop(self.layer(inputs).relu()))
+        return self.head(self.drop(act(self.layer(inputs))))
 
 
 class WithoutStride(nn.Module):
@@ -48,9 +51,11 @@ def outside(tmp_path, monkeypatch):
     path = tmp_path / "somewhere" / "users_network.py"
     path.parent.mkdir()
     path.write_text(NETWORK)
+    (path.parent / "users_blocks.py").write_text("def act(x):\n    return x.relu()\n")
     monkeypatch.syspath_prepend(str(path.parent))
     yield path
-    sys.modules.pop("users_network", None)
+    for name in ("users_network", "users_blocks"):
+        sys.modules.pop(name, None)
 
 
 def model(name, **options):
@@ -67,7 +72,25 @@ def test_a_network_outside_the_tree_is_trained_saved_and_loaded(outside, tiny):
     rgb01, zoe_m = torch.rand(1, 3, 24, 32), torch.rand(1, 1, 24, 32) + 1
     assert not torch.equal(refiner(rgb01, zoe_m), zoe_m)
     known = run.read_json(run.provenance_file)["network"]
-    assert known == {"name": "users_network:Plain", "sha256": digest_file(outside)}
+    assert known == {"name": "users_network:Plain", "sha256": outside_digest(known["name"])}
+    assert outside_files(known["name"]) == [outside.parent / "users_blocks.py", outside]
+
+
+def test_a_network_whose_files_have_changed_is_named_and_exported_anew(outside, tiny, capsys):
+    words = ["MODEL.NAME", "users_network:Plain", "TRAIN.STEPS", "1", "TRAIN.PRECISION", "fp32"]
+    cfg = load_config(tiny, words)
+    run = run_training(cfg)
+    kind = engine_kind("torchscript")
+    path = EngineBuilder(RunDir(run.path)).path_of(kind, "fp32")
+    (outside.parent / "users_blocks.py").write_text("def act(x):\n    return x.tanh()\n")
+    run_training(cfg)
+    assert "since then other: the files of users_network:Plain" in capsys.readouterr().err
+    builder = EngineBuilder(RunDir(run.path))
+    assert builder.path_of(kind, "fp32") != path
+    assert builder.frames and "since the training other" in capsys.readouterr().err
+    run.results_file.unlink()  # as if it were unfinished
+    with pytest.raises(UserError, match="the digest of the network's files"):
+        run_training(cfg)
 
 
 def test_options_reach_the_constructor_and_default_without(outside):

@@ -181,6 +181,19 @@ def test_the_grid_gives_the_mean_of_the_gaussian_process():
     np.testing.assert_allclose(found[0, 0], expected, rtol=0.02)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_the_callers_default_type_changes_nothing(dtype):
+    truth_m, pseudo_m = scene()
+    points = points_of(truth_m, 40)
+    expected = spread_points(pseudo_m, points)
+    torch.set_default_dtype(dtype)
+    try:
+        found = spread_points(pseudo_m, points)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert np.array_equal(found, expected)
+
+
 def test_a_picture_in_a_batch_is_corrected_as_alone():
     pictures = [scene(seed=seed) for seed in range(3)]
     depth = torch.from_numpy(np.stack([pseudo_m for _, pseudo_m in pictures]))[:, None]

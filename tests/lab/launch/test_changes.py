@@ -1,6 +1,7 @@
 """Uncommitted changes: recorded completely, or refused with a reason."""
 
 import os
+import shutil
 
 import pytest
 
@@ -8,6 +9,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git import changes as changes_module
 from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import read_changes
+from zoerefine.lab.launch.record.provenance import source_facts
 
 
 @pytest.fixture
@@ -156,3 +158,19 @@ def test_the_launched_config_does_not_count_as_a_change(repository, launch, only
     config.write_text("KEY: mine\n")
     launch("--config", config, commit="HEAD")
     assert (only_run("mine").path / "input.yaml").read_text() == "KEY: mine\n"
+
+
+def test_untracked_files_and_those_of_an_installed_package_are_its_code(repository):
+    package = repository.folder / "zoerefine"
+    package.mkdir()
+    (package / "loss.py").write_text("1")
+    first = source_facts(repository.folder)
+    assert first["commit"] and first["dirty_files"] == ["zoerefine/loss.py"]
+    (package / "loss.py").write_text("2")
+    assert source_facts(repository.folder)["dirty_digest"] != first["dirty_digest"]
+    (repository.folder / "zoerefine/loss.py").unlink()
+    shutil.rmtree(repository.folder / ".git")
+    installed = source_facts(repository.folder)
+    assert installed["commit"] == ""
+    (package / "loss.py").write_text("2")
+    assert source_facts(repository.folder)["dirty_digest"] != installed["dirty_digest"]

@@ -225,6 +225,11 @@ def digest_file(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def digest_files(folder: Path, files: Iterable[Path]) -> str:
+    """SHA-256 of several files, by their paths in a folder and their bytes."""
+    return digest_json({str(path.relative_to(folder)): digest_file(path) for path in files})
+
+
 def digest_json(value: Any) -> str:
     """SHA-256 of a JSON value in canonical form (sorted keys, no spaces), in hex."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

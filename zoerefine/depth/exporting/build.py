@@ -45,9 +45,10 @@ from zoerefine.depth.exporting.verify import (
     time_interleaved,
 )
 from zoerefine.depth.model import RefinerNetwork
+from zoerefine.depth.model.backbone import outside_files
 from zoerefine.depth.points import channels as point_channels
 from zoerefine.depth.training.checkpoint import load_refiner
-from zoerefine.depth.training.job import changed_data
+from zoerefine.depth.training.job import changed_data, changed_network
 from zoerefine.depth.training.verdict import warnings
 
 # The code that decides what an engine computes, with three modules outside these.
@@ -88,6 +89,8 @@ class EngineBuilder:
         """
         for data in changed_data(self.run, self.cfg, self.dataset):
             warn(f"since then other: {data}; engines are compared and calibrated with them")
+        for network in changed_network(self.run, self.cfg):
+            warn(f"since the training other: {network}; the bundle has them, with its weights")
         return sample_frames(self.dataset, self.source.refiner.takes_points)
 
     def eager(self, device: torch.device) -> ShippedModule:
@@ -127,10 +130,10 @@ class EngineBuilder:
 
     def path_of(self, kind: EngineKind, precision: str) -> Path:
         """Named by the digest of all that decides the bundle's content and its measurements."""
-        network = inspect.getfile(type(self.source.refiner.backbone))  # may be outside the package
         code = [path for folder in CODE_FOLDERS for path in folder.rglob("*.py")]
         modules = area_mean, depth_codec, point_channels
-        code += map(Path, [network, *map(inspect.getfile, modules)])
+        code += map(Path, map(inspect.getfile, modules))
+        code += outside_files(self.cfg.MODEL.NAME)
         facts = {
             "weights": self.run.weights_digest(),
             "size": [self.source.height, self.source.width],

@@ -170,9 +170,10 @@ def latencies(choice: dict[str, Any]) -> str:
 
 def origin(manifest: dict[str, Any], results: dict[str, Any], provenance: dict[str, Any]) -> str:
     """Commit, config, weights and data, so that the training can be found and repeated."""
-    changes = f" with uncommitted changes {manifest['dirty_digest'][:12]}"
+    changed = manifest["dirty_digest"]
+    changes = f" with uncommitted changes {changed[:12]}" if changed else ""
     rows = {
-        "commit": manifest["commit"] + (changes if manifest["dirty_digest"] else ""),
+        "commit": manifest["commit"] + changes if manifest["commit"] else f"package {changed[:12]}",
         "run": manifest["run"],
         "config digest": manifest["config_digest"],
         "seed": provenance.get("seed", ""),

@@ -36,4 +36,4 @@ def build_refiner(model: Mapping[str, Any]) -> RefinerNetwork:
 __all__ = ["RefinerNetwork", "build_refiner"]
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("refiner",)
+OPEN = ("backbone", "refiner")

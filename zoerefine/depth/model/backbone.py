@@ -1,14 +1,21 @@
 """What a network must offer to be trained, exported and shipped as a refiner's backbone."""
 
 import inspect
+import os
+import sys
 from collections.abc import Mapping
+from modulefinder import ModuleFinder
+from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor, nn
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import digest_files
 from zoerefine.base.registries import NETWORKS
 
+LIBRARY = "zoerefine"
+INSTALLED = ("site-packages", "dist-packages")
 CONFIDENCE = "confidence"  # argument of a constructor that MODEL.CONFIDENCE sets
 POINTS = "points"  # the same for MODEL.POINTS
 
@@ -103,6 +110,36 @@ def load_network(name: str) -> type[nn.Module]:
             "height and width of its inputs are multiples"
         )
     return network
+
+
+def outside_files(name: str) -> list[Path]:
+    """The files of a network outside this package: its module, and what that imports from the
+    folder in which it was found. Empty for a network of this package.
+
+    Of an installed package these are all files of it.
+    """
+    if not NETWORKS.is_outside(name):
+        return []
+    NETWORKS.load(name)
+    module = name.partition(":")[0]
+    path = Path(inspect.getfile(sys.modules[module]))
+    path = path.parent if path.name == "__init__.py" else path
+    root = path.parents[module.count(".")]
+    if root.name in INSTALLED:
+        top = root / module.partition(".")[0]
+        return sorted(top.rglob("*.py")) or [path]
+    finder = ModuleFinder([str(root)], excludes=[LIBRARY])
+    finder.import_hook(module)
+    files = (getattr(found, "__file__", None) for found in finder.modules.values())
+    return sorted(Path(file) for file in files if file)
+
+
+def outside_digest(name: str) -> str:
+    """SHA-256 of the files of a network outside this package; empty for one of this package."""
+    files = outside_files(name)
+    if not files:
+        return ""
+    return digest_files(Path(os.path.commonpath([path.parent for path in files])), files)
 
 
 def check_options(name: str, network: type[nn.Module], options: Mapping[str, Any]) -> None:

@@ -203,7 +203,7 @@ def interpolated(grid: Tensor, level: Tensor) -> Tensor:
     step = 2 / (height * depths - 1)  # of a depth; the grid reaches from -1 to 1
     first = torch.arange(height, dtype=torch.float64, device=level.device) * (depths * step) - 1
     at = level.new_empty(*level.shape, 2)
-    at[..., 0] = torch.linspace(-1, 1, width, device=level.device)
+    at[..., 0] = torch.linspace(-1, 1, width, dtype=torch.float32, device=level.device)
     at[..., 1] = torch.add(first.float()[:, None], level, alpha=(depths - 1) * step)
     return F.grid_sample(stacked, at, padding_mode="border", align_corners=True)
 
@@ -225,7 +225,8 @@ def nearby(depth_m: Tensor, process: Process, left: Tensor) -> tuple[Tensor, Ten
     height, width = depth_m.shape[2:]
 
     def closeness(count: int, at: Tensor) -> Tensor:  # [B, count, N]
-        pixels = torch.arange(count, device=depth_m.device) / max(height, width)
+        pixels = torch.arange(count, dtype=torch.float32, device=depth_m.device)
+        pixels = pixels / max(height, width)
         distance = (pixels[None, :, None] - at.float()[:, None]) / NEAR_LENGTH
         return torch.exp(-distance.square() / 2)
 

@@ -4,7 +4,6 @@ A run's folder and its checkpoints record it. Training goes on from them only wh
 the same, so that no result is mixed from two runs.
 """
 
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ from zoerefine.base.config import Config, to_dict
 from zoerefine.base.config_roles import FILE_KEYS, training_settings
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
-from zoerefine.base.registries import NETWORKS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data import split as splits
 from zoerefine.depth.data.cache.cache import Cache
+from zoerefine.depth.model.backbone import outside_digest
 from zoerefine.depth.training.start_weights import find_start_weights
 
 UNPACKED = ("fill", "off")  # modes of a cache whose records are not known before training
@@ -68,11 +67,9 @@ def require_recorded(loaded: Mapping[str, str], facts: Mapping[str, Any]) -> Non
 
 
 def outside_network(name: str) -> dict[str, Any]:
-    """The digest of the file of a network outside this tree, which no commit identifies."""
-    if not NETWORKS.is_outside(name):
-        return {}
-    path = inspect.getfile(NETWORKS.load(name))
-    return {"network": {"name": name, "sha256": digest_file(path)}}
+    """The digest of the files of a network outside this tree, which no commit identifies."""
+    digest = outside_digest(name)
+    return {"network": {"name": name, "sha256": digest}} if digest else {}
 
 
 def binding(cfg: Config, cache: Cache, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +83,7 @@ def binding(cfg: Config, cache: Cache, facts: Mapping[str, Any]) -> dict[str, An
         "the study": facts.get("study_id", ""),
         "the commit": facts.get("commit") or "",
         "the digest of uncommitted changes": facts.get("dirty_digest", ""),
-        "the digest of the network's file": network.get("sha256", ""),
+        "the digest of the network's files": network.get("sha256", ""),
         "the digest of the data": data_digest(cfg, cache),
         **training_settings(identified(cfg)),
     }

@@ -273,7 +273,13 @@ def changed_since(run: RunDir, cfg: Config) -> str:
         facts = provenance.source_facts(CHECKOUT)
         if facts.get("dirty_digest") != recorded.get("dirty_digest"):
             found.append("the uncommitted changes of zoerefine")
-    return " and ".join([*found, *changed_data(run, cfg)])
+    return " and ".join([*found, *changed_network(run, cfg), *changed_data(run, cfg)])
+
+
+def changed_network(run: RunDir, cfg: Config) -> list[str]:
+    """A network outside this package in words if its files have changed since a training."""
+    now = binding.outside_network(cfg.MODEL.NAME).get("network")
+    return [f"the files of {cfg.MODEL.NAME}"] if now != run.recorded().get("network", now) else []
 
 
 def changed_data(run: RunDir, cfg: Config, opened: Dataset | None = None) -> list[str]:

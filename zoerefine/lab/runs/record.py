@@ -62,7 +62,7 @@ PRUNED = "pruned at step"  # how the reason of a trial begins that a search stop
 CODE = COMMIT, CHANGES = "commit", "uncommitted changes"
 # Of what decides a training beside commit and config, a fact with its digest.
 OUTSIDE = {fact: f"weights of {group}.{key}" for group, key, fact in WEIGHT_KEYS}
-OUTSIDE |= {"split_file": "file of DATA.SPLIT", "network": "file of MODEL.NAME"}
+OUTSIDE |= {"split_file": "file of DATA.SPLIT", "network": "files of MODEL.NAME"}
 DIGITS = 8  # of a commit or digest in a name
 # Numbers by another spelling than the usual one: 007, 1.10, 2.00, 0x10.
 FURTHER_ZEROS = re.compile(r"[-+]?(0\d.*|\d*\.(\d*[1-9])?0+(?<!\.0)|0[xXoO].*)")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.config_roles import OWN_MODULES
-from zoerefine.base.files.atomic import digest_json, write_json, write_text
+from zoerefine.base.files.atomic import digest_files, digest_json, write_json, write_text
 from zoerefine.base.files.file_lock import lock
 from zoerefine.base.machine.processor import INSTRUCTIONS, cpu_name
 from zoerefine.base.run_dir import RunDir
@@ -59,15 +59,24 @@ def seed_of(recorded: Mapping[str, Any]) -> Any:
 
 
 def source_facts(folder: Path) -> dict[str, Any]:
-    """Commit and uncommitted changes of a working tree, for a run without a launcher."""
+    """Commit and uncommitted changes of a working tree, for a run without a launcher.
+
+    Untracked files of the package belong to the changes; without a commit, as of an installed
+    package, all of its files do.
+    """
     commit = checkout_commit(folder)
     dirty = uncommitted_files(folder) if commit else []
     facts: dict[str, Any] = {"repository": str(folder), "commit": commit, "dirty_files": dirty}
+    package = folder / LIBRARY
+    if not commit:
+        facts["dirty_digest"] = digest_files(package, sorted(package.rglob("*.py")))
     if dirty:
         words = ("diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "HEAD")
         with index_copy(folder) as env:
             patch = git_bytes(*words, folder=folder, env=env, foreign=True)
-        facts["dirty_digest"] = digest_json(patch.hex())
+        changed = [path for path in map(folder.joinpath, dirty) if path.is_relative_to(package)]
+        own = [path for path in changed if path.is_file() and not path.is_symlink()]
+        facts["dirty_digest"] = digest_json([patch.hex(), digest_files(package, own)])
     return facts
 
 
