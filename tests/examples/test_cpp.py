@@ -91,7 +91,7 @@ def check_output(program, bundle, frame, folder, *more):
     done = run(program, folder, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm", *more)
     assert (done.returncode, done.stderr) == (0, "")
     rgb, zoe = frame
-    expected = load_bundle(bundle).with_confidence(rgb[None], zoe[None])
+    expected = load_bundle(bundle).arrays(rgb[None], zoe[None])
     for name, output in zip(("refined.pgm", "refined.pgm.confidence.pgm"), expected, strict=True):
         found = cv2.imread(str(folder / name), cv2.IMREAD_UNCHANGED)
         np.testing.assert_array_equal(found, output[0])
