@@ -27,9 +27,9 @@ List runs with state, start, size and a metric. Filters select runs; --tag, --no
 --remove change the selected ones. Archived runs are listed only with --archived.
 
 --remove never removes a run that is running, damaged or tagged, that belongs to a study, that an
-engine bundle was exported from, or whose weights another run or a study starts from. It prints what
-it would remove, and with --yes moves it to the trash, from which --restore brings it back for 30
-days.
+engine bundle was exported from, whose weights another run or a study starts from, or whose files
+another run has as --input. It prints what it would remove, and with --yes moves it to the trash,
+from which --restore brings it back for 30 days.
 
 `zoerefine runs push` and `zoerefine runs pull` copy runs to an object store or another disk, and
 back. Each has its own --help.

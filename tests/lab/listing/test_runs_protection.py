@@ -1,5 +1,6 @@
 """zoerefine runs --remove: which runs stay, and the reason that is said."""
 
+import json
 import signal
 import sys
 import time
@@ -52,6 +53,20 @@ def use_in_study(runs, folder):
     (study / "config.yaml").write_text(f"TRAIN:\n  FROM: {folder}/checkpoints/best.safetensors\n")
 
 
+def use_files(runs, folder):
+    """As `--input` of this run records its files."""
+    user = runs.add("later/x", started=time.time() + 9)
+    recorded = {f"{folder}/left": {"data/made.csv": "ab" * 32}}
+    (user / "inputs.json").write_text(json.dumps(recorded))
+
+
+def use_files_of_all(runs, folder):
+    """As `--input` of a folder of runs in the repository records their files."""
+    user = runs.add("later/x", started=time.time() + 9)
+    recorded = {str(runs.root): {f"runs/unet/{folder.name}/results.json": "ab" * 32}}
+    (user / "inputs.json").write_text(json.dumps(recorded))
+
+
 NEEDED_ITSELF = [
     (tag, "it is tagged"),
     (export, "an engine bundle was exported from it"),
@@ -64,6 +79,8 @@ NEEDED_BY_OTHERS = [
     (use_copy, "starts from its weights"),
     (use_in_a_config, "starts from its weights"),
     (use_in_study, "starts from its weights"),
+    (use_files, "has its files as --input"),
+    (use_files_of_all, "has its files as --input"),
     (lambda _, folder: (folder.parent / "paper_best").symlink_to(folder.name),
      "paper_best leads to it"),
     (lambda _, folder: (folder / "status.json").write_text("{"), "it cannot be read"),
@@ -96,6 +113,13 @@ def test_weights_that_only_a_relative_path_in_a_config_names_are_found_from_here
     folder = runs.add("unet/a", 0.1)
     use_in_a_config(runs, folder.relative_to(runs.root))
     assert "starts from its weights" in runs.run("runs/unet", *ALL, "--yes").err
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"/data": ["a.csv"]}'])
+def test_a_run_whose_inputs_cannot_be_read_is_named_since_it_may_use_others(runs, text):
+    runs.add("unet/a", 0.1)
+    (runs.add("user/x") / "inputs.json").write_text(text)
+    assert "user/x: it cannot be read, so what it" in runs.run("runs/unet", *ALL, "--yes").err
 
 
 @pytest.mark.parametrize("facts", ["{", '{"started_from": ["runs/unet/a"]}', "[]"])
@@ -142,6 +166,9 @@ def test_a_run_is_removable_once_its_tag_or_its_user_is_gone(runs):
     runs.run("runs/later", "--remove", "--older-than", 0, "--yes")
     assert runs.ids() == ["a", "x"]  # x ends in the future
     (runs.folder / "later/x/provenance.json").write_text("{}")
+    use_files(runs, folder)
+    assert "its files" in runs.run("runs/unet", *ALL, "--yes").err
+    (runs.folder / "later/x/inputs.json").unlink()
     runs.run("runs/unet", *ALL, "--yes")
     assert runs.ids() == ["x"]
 

@@ -11,6 +11,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.file_lock import is_locked
 from zoerefine.base.run_dir import LATEST, RunDir, require_file
 from zoerefine.lab.launch.queue.slurm.submission import is_in_slurm
+from zoerefine.lab.launch.workspace.workspace import read_inputs
 from zoerefine.lab.listing.row import DAMAGED, RUNNING, RunRow
 from zoerefine.lab.runs.find import named_paths, runs_at, study_of
 from zoerefine.lab.runs.record import read_tree
@@ -22,6 +23,8 @@ class Protection:
     """Why runs may not be removed. An empty reason allows it.
 
     Attributes:
+        users: the runs and studies that start from weights, by their digest or a path to them.
+        readers: the runs that have files as inputs, by the folders that these are in.
         unreadable: the runs and studies of which it is not known what they start from.
     """
 
@@ -36,16 +39,19 @@ class Protection:
         paths = [Path(row.path) for row in rows]
         folders = {(study_of(path) or path).parent.parent for path in paths}
         runs = [run for folder in folders for run in runs_at(folder)]
-        self.users: dict[str, set[Path]] = {}  # by the digest of weights, or a path to them
+        self.users: dict[str, set[Path]] = {}
+        self.readers: dict[str, set[Path]] = {}
         self.unreadable: list[Path] = []
         for user in {*runs, *filter(None, map(study_of, runs))}:
             try:
-                names = weights_of(user)
+                names, folders_read = weights_of(user), input_folders(user)
             except (UserError, OSError, UnicodeDecodeError):
                 self.unreadable.append(user)
                 continue
             for name in names:
                 self.users.setdefault(name, set()).add(user)
+            for name in folders_read:
+                self.readers.setdefault(name, set()).add(user)
         places = folders | {run.parent for run in runs}
         self.links = {
             inside: link for place in places for link in links_in(place)
@@ -81,6 +87,8 @@ class Protection:
             names = {str(path), *RunDir(path).weights_digests()}
         except UserError as error:
             return f"it cannot be read: {error}"
+        if self.readers.get(row.path, set()) - {path}:
+            return "another run has its files as --input"
         is_used = any(self.users.get(name, set()) - {path} for name in names)
         return "another run or a study starts from its weights" if is_used else ""
 
@@ -110,6 +118,13 @@ def weights_of(user: Path) -> set[str]:
     paths = {one for weights in found if isinstance(one := weights.get("path"), str) and one}
     digests = {one for weights in found if isinstance(one := weights.get("sha256"), str)}
     return digests.union(*map(with_folders_around, paths))
+
+
+def input_folders(user: Path) -> set[str]:
+    """The folders that a run's input files are in, and those around. Raises as `weights_of`."""
+    inputs = read_inputs(RunDir(user))
+    places = {os.path.dirname(f"{root}/{name}") for root, names in inputs.items() for name in names}
+    return set().union(*map(with_folders_around, places))
 
 
 def with_folders_around(path: str) -> set[str]:

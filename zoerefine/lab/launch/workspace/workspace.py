@@ -334,6 +334,9 @@ def is_link_to(place: Path, target: Path) -> bool:
 
 
 def read_inputs(run: RunDir) -> Inputs:
-    """The recorded inputs of a run."""
+    """The recorded inputs of a run. Raises `UserError` where they are damaged."""
     path = run.path / INPUTS_FILE
-    return run.read_json(path) if path.is_file() else {}
+    inputs = run.document(path)
+    if not all(isinstance(files, dict) for files in inputs.values()):
+        raise UserError(f"{path} is damaged: a folder in it has no mapping of files")
+    return inputs
