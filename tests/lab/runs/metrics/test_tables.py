@@ -53,6 +53,10 @@ SERIES = {
         "epoch,split,loss,acc|1,train,.5,.1|1,val,.6,.2|2,train,.4,.3|2,val,.5,.4",
         {"train.loss": [0.5, 0.4], "val.acc": [0.2, 0.4]},
     ),
+    "phases of a schedule, too": (
+        "epoch,split,phase,acc|1,train,warmup,.1|1,val,warmup,.2|2,train,warmup,.3",
+        {"train.acc": [0.1, 0.3], "val.acc": [0.2]},
+    ),
     "events with metrics of their own": (
         "step,event,loss,acc|1,train,.5,|1,eval,,.1|2,train,.4,|2,eval,,.2",
         {"loss": [0.5, 0.4], "acc": [0.1, 0.2]},

@@ -11,7 +11,14 @@ from math import isnan
 
 from zoerefine.lab.runs.metrics.metric_log import MAX_BYTES, Kind, MetricLog
 from zoerefine.lab.runs.metrics.series import STEP_NAMES, WRAPPED, is_odd, parse_number
-from zoerefine.lab.runs.metrics.table_rows import NO_LABEL, PHASES, counter_of, label_of, part_of
+from zoerefine.lab.runs.metrics.table_rows import (
+    NO_LABEL,
+    PHASES,
+    counter_of,
+    label_of,
+    part_of,
+    phase_of,
+)
 
 CSV_SUFFIXES = {".csv", ".tsv"}
 DELIMITERS = ",;\t"
@@ -250,7 +257,7 @@ class Columns:
     ) -> tuple[str, dict[str, str]]:
         """The first text in a column of phases, empty where there is none; and `part_of`."""
         texts = (cells[index].strip() for index in self.phases if values[index] is None)
-        phase = next(filter(None, texts), "")
+        phase = phase_of(texts)
         told = self.parts
         if None in values:
             told = self.parts | {i for i, value in enumerate(values) if value is None}

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -49,6 +49,7 @@ COARSE = ("episode", "round", "epoch")
 BELOW_A_GROUP = ("global_step", "total_timesteps")  # also as train/global_step
 # Say which part of the training a row is of: `train`, `val`. The first part of its metrics' names.
 PHASES = ("phase", "split", "mode")
+USUAL_PHASE = re.compile(r"(?i)(train|val|valid|test|eval|dev)(ing|idation|uation|elopment)?")
 
 
 @dataclass
@@ -151,6 +152,15 @@ class CountedMetric:
         """Record the value of a row without a step. Two are as many as any number of them."""
         if self.counter or len(self.loose) < 2:
             self.loose.add(value)
+
+
+def phase_of(texts: Iterable[str]) -> str:
+    """The phase of a row by what its columns of phases say; empty where they say nothing.
+
+    `train` and the like come before other words, such as `warmup`.
+    """
+    found = [*filter(None, texts)]
+    return next(filter(USUAL_PHASE.fullmatch, found), found[0] if found else "")
 
 
 def part_of(row: Mapping[str, Any], phase: str) -> dict[str, str]:

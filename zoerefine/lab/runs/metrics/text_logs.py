@@ -16,7 +16,7 @@ from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.runs.metrics.metric_log import MAX_BYTES, Kind, MetricLog
 from zoerefine.lab.runs.metrics.pattern import MetricPattern
 from zoerefine.lab.runs.metrics.series import STEP_NAMES, as_number, parse_number
-from zoerefine.lab.runs.metrics.table_rows import NO_LABEL, PHASES, counter_of, part_of
+from zoerefine.lab.runs.metrics.table_rows import NO_LABEL, PHASES, counter_of, part_of, phase_of
 
 LONGEST_LINE = 2**20  # bytes; a longer one is read in parts
 
@@ -119,7 +119,7 @@ class JsonLog(LineLog):
         self.ends_empty = bool(counters) and None in row.values()
         self.has_steps = self.has_steps or bool(counters)
         low = {name.lower(): value for name, value in row.items()}
-        phase = next((low[name] for name in PHASES if isinstance(low.get(name), str)), "")
+        phase = phase_of(low[name] for name in PHASES if isinstance(low.get(name), str))
         prefix, part = f"{phase}." if phase else "", part_of(row, phase)
         for name, value in row.items():
             number = as_number(value)
