@@ -54,7 +54,7 @@ SERIES = {
         {"train.loss": [0.5, 0.4], "val.acc": [0.2, 0.4]},
     ),
     "phases of a schedule, too": (
-        "epoch,split,phase,acc|1,train,warmup,.1|1,val,warmup,.2|2,train,warmup,.3",
+        "epoch,split,phase,acc|1,train,warmup,.1|1,val,warmup,.2|2,train,main,.3",
         {"train.acc": [0.1, 0.3], "val.acc": [0.2]},
     ),
     "events with metrics of their own": (
