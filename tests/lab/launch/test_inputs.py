@@ -70,3 +70,13 @@ def test_two_folders_with_a_file_for_one_path_are_refused(tmp_path, second, word
     assert len(digest_inputs([folders[0]] * 2, None)) == 1
     with pytest.raises(UserError, match=f"^--input: .*{second} .*{words}"):
         digest_inputs(folders, None)
+
+
+def test_an_empty_folder_and_a_link_to_a_folder_are_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="empty has no files: is it the right folder"):
+        digest_inputs([tmp_path / "empty"], None)
+    write_files(tmp_path, {"data/x.txt": "x"})
+    (tmp_path / "data/more").symlink_to(tmp_path / "empty")
+    with pytest.raises(UserError, match="data/more is a link to a folder: copy that folder"):
+        digest_inputs([tmp_path / "data"], None)

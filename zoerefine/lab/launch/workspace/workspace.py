@@ -224,8 +224,8 @@ def digest_inputs(folders: Iterable[Path], repository: Path | None) -> Inputs:
     What a run's job left lies where the job wrote it, a folder of the repository at its own path,
     and another folder by its name.
 
-    Raises `UserError` where there is no such folder, a file in it cannot be read, or two folders
-    have a file for one path.
+    Raises `UserError` where there is no such folder or no file in it, one cannot be read or is a
+    link to a folder, or two folders have a file for one path.
     """
     found: dict[str, dict[str, str]] = {}
     for given in folders:
@@ -239,7 +239,10 @@ def digest_inputs(folders: Iterable[Path], repository: Path | None) -> Inputs:
         if root is None:
             own = repository is not None and folder.is_relative_to(repository)
             root = repository if own and repository is not None else folder.parent
-        found.setdefault(str(root), {}).update(digest_folder(folder, root))
+        digests = dict(digest_folder(folder, root))
+        if not digests:
+            raise UserError(f"--input {given} has no files: is it the right folder, and mounted?")
+        found.setdefault(str(root), {}).update(digests)
     refuse_same_paths(found)
     return found
 
@@ -267,6 +270,8 @@ def digest_folder(folder: Path, root: Path) -> Iterator[tuple[str, str]]:
     """The path below a root and the SHA-256 of every file in a folder."""
     for name in sorted(scan(folder).files):
         path = folder / name
+        if path.is_dir():
+            raise UserError(f"--input: {path} is a link to a folder: copy that folder to its place")
         try:
             facts = path.stat()
             digest = digest_once(path, facts.st_size, facts.st_mtime_ns, facts.st_ino)

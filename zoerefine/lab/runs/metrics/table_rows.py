@@ -93,7 +93,11 @@ class CountedMetric:
             before, word = self.turns.setdefault(key, {}), key.strip().lower()
             last, is_new = next(reversed(before), label), label not in before
             before.setdefault(label)
-            if last != label and not (is_new and word in ("phase", "stage")) and NUMBERED.fullmatch(word):
+            if (
+                last != label
+                and not (is_new and word in ("phase", "stage"))
+                and NUMBERED.fullmatch(word)
+            ):
                 return {key: last}
         return {}
 
