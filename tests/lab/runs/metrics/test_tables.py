@@ -315,6 +315,12 @@ def test_the_log_of_detr_and_its_successors_is_read(run):
     assert read_metrics(run).final == {"train_loss": 1.5, "test_acc1": 10.0}
 
 
+def test_folders_that_a_script_calls_checkpoints_are_searched(run):
+    run.write("left/checkpoints/log.csv", "epoch,acc\n1,0.5\n")
+    run.write("checkpoints/log.csv", "epoch,own\n1,0.5\n")
+    assert read_metrics(run).final == {"acc": 0.5}
+
+
 def test_nothing_is_said_of_data_beside_a_log(run):
     run.write("left/log.csv", "epoch,acc\n1,0.5\n")
     run.write("left/gpu.csv", "name, memory [MiB]\nNVIDIA H100, 30 MiB\nNVIDIA H100, 31 MiB\n")

@@ -13,8 +13,7 @@ from zoerefine.lab.runs.metrics import csv_logs, text_logs
 from zoerefine.lab.runs.metrics.metric_log import Kind, MetricLog
 
 EVENT_FILES = "*.tfevents.*"  # TensorBoard's
-# Folders that hold no metrics of the run itself.
-SKIPPED = {"__pycache__", "engine", "report", "checkpoints"}
+OWN_FOLDERS = {"engine", "report", "checkpoints"}  # of a run: our own, without metrics
 RUN_FILE = "provenance.json"  # in the folder of every run: the runs inside a study are not its own
 EVENT_NAME = re.compile(translate(EVENT_FILES))
 STORE_SUFFIXES = {".wandb", ".db", ".sqlite", ".sqlite3"}  # of W&B's logs, MLflow's databases
@@ -66,9 +65,10 @@ def files_with_stats(root: str, since: float = 0.0) -> Iterator[tuple[str, os.st
         entries = sorted(os.scandir(root), key=lambda entry: natural_order(entry.name))
     except OSError:  # removed, or not readable
         return
+    own = OWN_FOLDERS if os.path.exists(f"{root}/{RUN_FILE}") else ()
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
-            skipped = entry.name in SKIPPED or entry.name.startswith(".")
+            skipped = entry.name in ("__pycache__", *own) or entry.name.startswith(".")
             if not skipped and not os.path.exists(f"{entry.path}/{RUN_FILE}"):
                 yield from files_with_stats(entry.path, since)
         elif entry.is_file(follow_symlinks=False):
