@@ -1,22 +1,21 @@
 """zoerefine data: make, check, split and pack a data set, verify caches, simulate points."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.base.config.declare import MOST_SEED
 from zoerefine.base.depth_limits import FARTHEST_M, MOST_FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.foreign import refuse_foreign
 from zoerefine.base.progress import track
 from zoerefine.base.registries import POINT_KINDS
-from zoerefine.commands.options import Parser, add_shared, as_path
+from zoerefine.commands.options import Parser, add_shared, as_path, whole
 from zoerefine.depth.data import ZOEDEPTH_MODEL
 
 if TYPE_CHECKING:
     from zoerefine.depth.data.split import Split
 
-
+SEED = whole(0)
 EXAMPLES = """\
 examples:
   zoerefine data synthesize data/synthetic
@@ -55,14 +54,14 @@ def parser() -> argparse.ArgumentParser:
 
     add = command(synthesize, "write a synthetic world in HabitatDyn's layout")
     add("folder", type=as_path, help="the folder to write")
-    add("--scenes", type=at_most(10_000), default=12, help="number of rooms (12)")
-    add("--clips", type=positive, default=2, help="clips per scene (2)")
-    add("--frames", type=at_most(100_000), default=16, help="frames per clip (16)")
-    add("--seed", type=seed, default=0, help="random seed; the same seed gives the same bytes (0)")
+    add("--scenes", type=whole(1, 10_000), default=12, help="number of rooms (12)")
+    add("--clips", type=whole(1), default=2, help="clips per scene (2)")
+    add("--frames", type=whole(1, 100_000), default=16, help="frames per clip (16)")
+    add("--seed", type=SEED, default=0, help="random seed; the same seed gives the same bytes (0)")
     add("--family-b", type=int, default=0, metavar="N",
         help="give the last N scenes another kind of depth error (0)")  # fmt: skip
-    add("--height", type=at_most(8192), default=480, help="picture height in pixels (480)")
-    add("--width", type=at_most(8192), default=640, help="picture width in pixels (640)")
+    add("--height", type=whole(1, 8192), default=480, help="picture height in pixels (480)")
+    add("--width", type=whole(1, 8192), default=640, help="picture width in pixels (640)")
 
     add = command(inspect, "report what a data set contains and which faults it has")
     add("folder", type=as_path, help="the data set")
@@ -77,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
         help="a metric depth network: a folder of transformers' format (ZoeDepth, Depth Anything "
         "V2 metric, Depth Pro, ...), a name on the Hugging Face hub, or an ONNX file with its "
         f"description beside it, see docs/loading.md ({ZOEDEPTH_MODEL})")  # fmt: skip
-    add("--batch", type=at_most(1024), default=8, help="pictures per batch (8)")
+    add("--batch", type=whole(1, 1024), default=8, help="pictures per batch (8)")
 
     add = command(points, "simulate metric points of the frames, as sensors measure them")
     add("folder", type=as_path, help="the data set")
@@ -85,10 +84,10 @@ def parser() -> argparse.ArgumentParser:
         help="gets a CSV file of x, y, metres and sigma for every picture")  # fmt: skip
     add("--kind", default="random", choices=list(POINT_KINDS),
         help="random pixels, the picture's corners, 8x8 zones, or one row (random)")  # fmt: skip
-    add("--count", type=at_most(10_000), default=50, help="points a picture, at most (50)")
+    add("--count", type=whole(1, 10_000), default=50, help="points a picture, at most (50)")
     add("--noise", type=float, default=0.03, help="standard deviation, as a share of depth (0.03)")
     add("--outliers", type=float, default=0.0, help="share of points of arbitrary depth (0)")
-    add("--seed", type=seed, default=0, help="the same seed gives the same points (0)")
+    add("--seed", type=SEED, default=0, help="the same seed gives the same points (0)")
 
     add = command(split, "split scenes into training, validation and test")
     add("folder", type=as_path, help="the data set")
@@ -97,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
     add("--test", type=float, default=0.15, help="share of test scenes (0.15)")
     add("--test-scenes", nargs="*", default=[], metavar="SCENE",
         help="test scenes in addition to the random ones")  # fmt: skip
-    add("--seed", type=seed, default=0, help="seed of the random split (0)")
+    add("--seed", type=SEED, default=0, help="seed of the random split (0)")
 
     add = command(pack, "pack a config's data set into the cache that its training will use")
     add_shared(commands.choices["pack"], "--config")
@@ -113,34 +112,6 @@ def metres(text: str) -> float:
     number = float(text)
     if not 0 < number <= MOST_FARTHEST_M:
         raise argparse.ArgumentTypeError(f"must be above 0 and at most {MOST_FARTHEST_M:g}")
-    return number
-
-
-def positive(text: str) -> int:
-    """A whole number above 0; argparse names the option of any other text."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
-    return number
-
-
-def seed(text: str) -> int:
-    """A seed of random numbers; argparse names the option of any other text."""
-    number = int(text)
-    if not 0 <= number <= MOST_SEED:
-        raise argparse.ArgumentTypeError(f"must be from 0 to 2^63 - 1, got {text}")
-    return number
-
-
-def at_most(limit: int) -> Callable[[str], int]:
-    """The type of a whole number from 1 to a limit that memory and disks can hold."""
-
-    def number(text: str) -> int:
-        found = positive(text)
-        if found > limit:
-            raise argparse.ArgumentTypeError(f"must be {limit} or less, got {text}")
-        return found
-
     return number
 
 

@@ -5,7 +5,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
@@ -228,6 +228,18 @@ def as_path(text: str) -> Path:
     if not text:
         raise UserError("a path is empty: is a variable of your script not set? . is this folder")
     return Path(text)
+
+
+def whole(least: int, most: int = 2**63 - 1) -> Callable[[str], int]:
+    """The type of a whole number within limits; argparse names the option of any other text."""
+
+    def number(text: str) -> int:
+        if not least <= int(text) <= most:
+            limit = "2^63 - 1" if most == 2**63 - 1 else most
+            raise argparse.ArgumentTypeError(f"must be from {least} to {limit}, got {text}")
+        return int(text)
+
+    return number
 
 
 # Option names of the first launcher, which ran jobs in the caller's folder.

@@ -105,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
         help="when a job fails, stop the others and start no more")  # fmt: skip
     add("--metric", default="", metavar="NAME",
         help="the metric that the table shows of each job (default: the first ones)")  # fmt: skip
-    add("--parallel", type=positive, default=0, metavar="N",
+    add("--parallel", type=options.whole(1), default=0, metavar="N",
         help="run N jobs at a time (default: 1; with slurm all at once)")  # fmt: skip
     options.add_executor_options(many)
     options.add_shared(made, "--notify", "--quiet")
@@ -139,13 +139,6 @@ def seeds(text: str) -> list[int]:
     if len(found) > MOST_SEEDS:
         raise argparse.ArgumentTypeError(f"{len(found)} seeds; the limit is {MOST_SEEDS}")
     return list(found)
-
-
-def positive(text: str) -> int:
-    """A number of at least one."""
-    if int(text) < 1:
-        raise ValueError(text)
-    return int(text)
 
 
 def queue(args: argparse.Namespace, job: Job, home: Path) -> int:

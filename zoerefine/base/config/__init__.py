@@ -35,7 +35,6 @@ __all__ = [
 # What other packages import from here; the rest is this package's own.
 OPEN = (
     "data_keys",
-    "declare",
     "examples",
     "loading",
     "schema",
