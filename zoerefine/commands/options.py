@@ -242,6 +242,13 @@ def whole(least: int, most: int = 2**63 - 1) -> Callable[[str], int]:
     return number
 
 
+def days(text: str) -> float:
+    """The type of --older-than. Raises `UserError` for a number that is none of days."""
+    if not 0 <= float(text) < math.inf:
+        raise UserError(f"--older-than {text} is not a number of days")
+    return float(text)
+
+
 # Option names of the first launcher, which ran jobs in the caller's folder.
 OLDER_SPELLINGS = (
     *("--repo_url", "--branch_name", "--commit_hash", "--cfg_path", "--cfg_path_arg_name"),

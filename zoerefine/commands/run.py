@@ -118,9 +118,9 @@ def parser() -> argparse.ArgumentParser:
         "were not collected")  # fmt: skip
     add("--discard", action="store_true",
         help="with --clean: delete these files, too")  # fmt: skip
-    add("--older-than", type=float, default=0, metavar="DAYS",
+    add("--older-than", type=options.days, default=0, metavar="DAYS",
         help="with --clean: keep what was used within the last DAYS days (default: 0)")  # fmt: skip
-    add("--keep", type=int, default=0, metavar="N",
+    add("--keep", type=options.whole(0), default=0, metavar="N",
         help="with --clean: keep the N most recently used workspaces (default: 0)")  # fmt: skip
     return made
 

@@ -1,7 +1,6 @@
 """zoerefine runs: list, tag, archive and remove runs."""
 
 import argparse
-import math
 import shutil
 import sys
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError, visible
 from zoerefine.base.progress import say
-from zoerefine.commands.options import CommandParser, add_shared, print_json
+from zoerefine.commands.options import CommandParser, add_shared, days, print_json
 from zoerefine.commands.runs_changes import ARCHIVE_COMMANDS, change, change_trash, remove
 from zoerefine.lab.launch.record.times_and_speeds import is_aside
 
@@ -136,7 +135,7 @@ def options() -> argparse.ArgumentParser:
     add("--keep-best", type=int, metavar="N", help="rule: not among the N best of their name; runs "
         "without the metric stay")  # fmt: skip
     add_shared(parser, "--maximize")
-    add("--older-than", type=float, metavar="DAYS", help="rule: ended more than DAYS days ago")
+    add("--older-than", type=days, metavar="DAYS", help="rule: ended more than DAYS days ago")
     add("--yes", action="store_true", help="remove, do not only print")
     add_shared(parser, "--json", "--quiet")
     return parser
@@ -165,8 +164,6 @@ def check_options(args: argparse.Namespace) -> None:
         raise UserError(
             "--limit only shortens the list: name runs, or give a filter such as --name"
         )
-    if args.older_than is not None and not 0 <= args.older_than < math.inf:
-        raise UserError(f"--older-than {args.older_than:g} is not a number of days")
     if args.watch and changes_labels(args):
         raise UserError("--watch changes nothing: leave out the other options")
     if args.json and (args.watch or args.remove or in_trash or changes_labels(args)):

@@ -7,6 +7,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from tests.processes import run_zoerefine
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import Changes
@@ -66,6 +67,22 @@ def test_clean_keeps_what_is_in_use(enter, home, repository):
     assert {one.kind for one in clean(home, older_than_days=0, keep=0)} == {"workspace", "mirror"}
     assert stored_folders(home) == []
     assert (enter() / "job.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--keep", "-1"], "--keep: must be from 0 to"),
+        (["--older-than", "-1"], "--older-than -1 is not a number of days"),
+        (["--older-than", "nan"], "--older-than nan is not a number of days"),
+    ],
+)
+def test_clean_removes_nothing_by_a_number_that_means_nothing(enter, home, words, line):
+    place = enter(run="a")
+    enter.leave()
+    done = run_zoerefine(home.parent, "run", "--clean", "--home", home, *words, code=2)
+    assert line in done.stderr
+    assert place.exists()
 
 
 def test_sixteen_workspaces_at_once_while_others_clean(repository, home, tmp_path):
