@@ -123,7 +123,7 @@ def test_a_word_gives_a_range_or_a_list(word, tree):
 
 
 @pytest.mark.parametrize("word", ["TRAIN.LR", "=1..2", "TRAIN.LR=0.1", "TRAIN.LR=1..2 fast",
-                                  "TRAIN.LR=[1", "TRAIN.LR="])  # fmt: skip
+                                  "TRAIN.LR=[1", "TRAIN.LR=", "TRAIN.LR=0...5"])  # fmt: skip
 def test_a_word_of_another_form_is_refused_with_the_forms(word):
     with pytest.raises(UserError, match=r"is neither KEY=LOW\.\.HIGH"):
         search_option.space_of_word(word).read(KEYS)

@@ -13,7 +13,7 @@ from zoerefine.lab.search.space.script_section import SpaceSource
 NUMBER = r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
 LEADING_ZEROS = re.compile(r"[\[,]\s*(0\d+)\s*(?=[,\]])")
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-RANGE = re.compile(rf"({NUMBER})\s*\.\.\s*({NUMBER})(?:\s+(log)|\s+step\s+({NUMBER}))?")
+RANGE = re.compile(rf"({NUMBER})\s*\.\.(?!\.)\s*({NUMBER})(?:\s+(log)|\s+step\s+({NUMBER}))?")
 
 
 def space_of_words(words: Sequence[str]) -> list[SpaceSource]:
