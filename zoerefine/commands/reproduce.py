@@ -196,7 +196,8 @@ def verdict(found: Sequence[Comparison], again: RunDir, tolerance: float) -> str
     left_out = [one for one in found if one.verdict in (SPEED, IGNORED)]
     comparisons = [one for one in found if one not in left_out]
     if not comparisons:
-        return "NOT REPRODUCED: nothing to compare, neither run has metrics or files"
+        others = uncounted(left_out) or ", neither run has metrics or files"
+        return f"NOT REPRODUCED: nothing to compare{others}"
     different = [one for one in comparisons if one.verdict != SAME]
     shown = different or comparisons
     print_comparisons("recorded and repeated results", shown[:MAX_ROWS])

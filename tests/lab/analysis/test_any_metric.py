@@ -489,6 +489,18 @@ def test_seeds_that_a_search_stopped_are_missing_in_a_mean(foreign, tmp_path):
     assert (pruned["b1"], pruned["b0"], pruned["a1"]) == ("True", "False", "False")
 
 
+@pytest.mark.parametrize("metric", ["seconds", "speed_mae"])
+def test_the_metric_that_is_compared_counts_also_if_it_is_a_time(foreign, tmp_path, metric):
+    for seed in range(3):
+        for rate in (1, 2):
+            run = foreign(f"a{rate}-{seed}", {"LR": rate, "SEED": seed}, [])
+            (run / "results.json").write_text(json.dumps({metric: seed + rate / 7, "n": 500}))
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=[metric])
+    rows = {row["group"]: row for row in csv_rows(tmp_path / "out" / "groups.csv")}
+    assert (rows["lr 1"]["scored"], rows["lr 2"]["scored"]) == ("3", "3")
+    assert "exactly the same" not in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_curves_with_other_steps_are_interpolated(foreign, tmp_path):
     """Episodes end at steps of their own; here every run has the same line, so the mean is it."""
     for seed in range(3):

@@ -215,9 +215,35 @@ def test_a_repetition_that_is_there_is_named(timed, command):
     assert said not in command("reproduce", timed, "--ignore", "noise", "--fresh").stdout
 
 
+@pytest.mark.parametrize(
+    ("value", "code", "line"),
+    [
+        ("2.5", 0, "REPRODUCED: 2 values are exactly the same"),
+        ("time.time()", 1, "NOT REPRODUCED: nothing to compare (not counted: 2 speeds)"),
+    ],
+)
+def test_times_alone_reproduce_a_run_where_they_are_the_same(
+    run_of_code, command, value, code, line
+):
+    text = f"import time\nprint('fps=30.0 total_s=%r' % {value})\n"
+    run = run_of_code(text, r"--metric-pattern=fps=(\S+) total_s=(\S+)")
+    done = command("reproduce", run, code=code)
+    assert line in " ".join(done.stdout.split()), done.stdout
+
+
+def test_an_error_of_a_speed_is_no_speed(run_of_code, command):
+    results = "{'b': 1.0, 'speed_mae': time.time(), 'coco.bbox_mAP_s': time.time()}"
+    done = command("reproduce", run_of_code(DUMP.format(results)), code=1)
+    assert "6 of 9 values differ" in " ".join(done.stdout.split())
+
+
 SPEEDS = """charts/SPS it_per_s avgfps stepTime runtime eval/steps_per_second eta dt train_s
-    tokens/s time_per_batch runtime.mean walltime_total uptime/avg"""
-OTHERS = "loss error_centimeter sentiment timesteps lifetime_value runtime_error ms_ssim"
+    tokens/s time_per_batch runtime.mean walltime_total uptime/avg total_s val_mean_s time_s
+    images_per_s wait_share mean_score_time step/p95_s latency_ms date peak_gib"""
+OTHERS = """loss error_centimeter sentiment timesteps lifetime_value runtime_error ms_ssim
+    val/speed_mae tts/duration_loss coco/bbox_mAP_s ner/DATE/f1 ner/DATE/support ms_coco/bleu4
+    time_series/mse AP_s AP50_s dice_s ms_marco/ndcg@10 wind_speed_rmse timesnet_mse dt_mIoU
+    survivalTimeMAE wall_distance correct_share timestamp_iou theta_s update"""
 
 
 def test_what_counts_as_a_speed():

@@ -172,6 +172,13 @@ def test_a_key_whose_values_change_nothing_is_named(user, script, space, questio
     assert (same in printed) == bool(question)
 
 
+def test_a_time_that_the_search_compares_says_which_values_are_read(user):
+    commit_files(user.folder, {"fit.py": SCRIPT + "print(f'total_s={args.lr} acc=0.5')\n"})
+    metric = ["--metric", "total_s", r"--metric-pattern=total_s=(\S+) acc=(\S+)"]
+    printed = user("search", *JOB, *metric, "--grid", "--search", "lr=[0.5, 0.25]")
+    assert "best total_s 0.25" in printed and "exactly the same metrics" not in printed
+
+
 def test_a_misspelled_metric_ends_the_search_and_the_right_one_continues_it(user):
     job = [*JOB, "--maximize", "--search", "lr=[0.5, 0.25, 0.125]", "--grid"]
     assert "it has none; --metric-pattern" in user("search", *job, "--metric", "val_ac", code=2)

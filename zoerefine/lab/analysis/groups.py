@@ -223,7 +223,7 @@ def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
     """A group and its scores."""
     found = {run.path: measure.score(run) for run in runs}
     scored = finished_or_all([run for run in runs if found[run.path] is not None])
-    scored = scored[:1] if have_same_metrics(scored) else scored
+    scored = scored[:1] if have_same_metrics(scored, measure) else scored
     each = one_of_each_seed(scored)
     scores = np.array([found[run.path] for run in each], np.float64)
     lost = sum(found[run.path] is None and measure.is_lost(run) for run in runs)
@@ -253,15 +253,15 @@ def lost_note(group: RunGroup, measure: Measure) -> str:
 # Runs that should differ and do not: their script does not read the seed, or what is searched.
 
 
-def have_same_metrics(runs: Sequence[Run]) -> bool:
+def have_same_metrics(runs: Sequence[Run], measure: Measure) -> bool:
     """Whether several runs of scripts have another seed or other settings each, and yet every
     value is the same.
     """
     if len(runs) < 2 or not all(run.is_foreign for run in runs):
         return False
     asked = {repr((run.seed, sorted(without_code(run.settings).items()))) for run in runs}
-    found = {repr(sorted(results_of(run).items())) for run in runs}
-    return len(asked) == len(runs) and len(found) == 1 and bool(results_of(runs[0]))
+    found = [results_of(run, measure) for run in runs]
+    return len(asked) == len(runs) and len(set(map(repr, found))) == 1 and bool(found[0])
 
 
 def without_code(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -269,15 +269,16 @@ def without_code(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key not in CODE}
 
 
-def results_of(run: Run) -> dict[str, Any]:
-    """The final values of a run without times, and the curves of what is compared."""
-    finals = {name: value for name, value in run.finals.items() if not is_time(name)}
-    return finals | {f"{name} over steps": one.refined for name, one in run.curves.items()}
+def results_of(run: Run, measure: Measure) -> list[tuple[str, Any]]:
+    """What is compared, with its curve, and the other final values of a run without times."""
+    finals = {k: v for k, v in run.finals.items() if k == measure.metric or not is_time(k)}
+    curves = {f"{name} over steps": one.refined for name, one in run.curves.items()}
+    return sorted((finals | curves).items())
 
 
-def same_metrics_note(runs: Sequence[Run]) -> str:
+def same_metrics_note(runs: Sequence[Run], measure: Measure) -> str:
     """A question to the reader of a report; empty where the runs differ."""
-    if not have_same_metrics(runs):
+    if not have_same_metrics(runs, measure):
         return ""
     differ = dict.fromkeys(differing_keys(list(runs)))
     keys = list(without_code(differ)) or [str(runs[0].provenance.get("seed_key", SEED)).lstrip("+")]

@@ -223,7 +223,7 @@ def summarize(
     if note := seeds_note(groups, differences):
         lines.append(note)
     lines += [lost_line(group, measure) for group in groups if group.lost]
-    lines += unread_lines(groups)
+    lines += unread_lines(groups, measure)
     lines += [repeated_line(group) for group in groups if group.repeated]
     few = [group for group in scored if len(group.scores) < ENOUGH_RUNS]
     if few:
@@ -267,12 +267,12 @@ def repeated_line(group: RunGroup) -> str:
     )
 
 
-def unread_lines(groups: Sequence[RunGroup]) -> list[str]:
+def unread_lines(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
     """What a script seems not to read: what is searched, or its seed."""
     everything = [run for group in groups for run in group.runs]
-    if len(groups) > 1 and (note := same_metrics_note(everything)):
+    if len(groups) > 1 and (note := same_metrics_note(everything, measure)):
         return [f"{note} They are no independent results."]
-    notes = ((group.label, same_metrics_note(group.runs)) for group in groups)
+    notes = ((group.label, same_metrics_note(group.runs, measure)) for group in groups)
     return [f"{label}: {note} They count as one." for label, note in notes if note]
 
 

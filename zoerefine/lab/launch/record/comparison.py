@@ -1,7 +1,7 @@
 """The results of a run beside those of its repetition: weights, files and numbers."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 
@@ -9,7 +9,7 @@ from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.results import left_digests, result_numbers, weight_digests
-from zoerefine.lab.launch.record.times_and_speeds import is_time
+from zoerefine.lab.launch.record.times_and_speeds import has_unit, is_time
 
 TOLERANCE = 0.02  # relative, between different machines or versions
 ROUNDING = 1e-9
@@ -47,7 +47,8 @@ def compare_results(
 ) -> list[Comparison]:
     """Compare weights and chosen left files by their digests, and every metric.
 
-    Speeds and ignored metrics come last, their final values alone.
+    Speeds and ignored metrics come last, their final values alone. Where there is nothing else,
+    speeds that are the same count.
 
     Args:
         patterns: which left files to compare, e.g. `*.pt`.
@@ -74,10 +75,12 @@ def compare_results(
             comparisons.append(one)
         elif AT_STEP not in name:
             left_out.append(replace(one, verdict=IGNORED))
+    comparisons = comparisons or compare_files(first, again)
     speeds, now = speeds_of(first), speeds_of(again)
-    left_out += [Comparison(k, f"{v:.4g}", f"{now.get(k, math.nan):.4g}", SPEED)
+    verdict = SAME if speeds == now and not comparisons else SPEED
+    left_out += [Comparison(k, f"{v:.4g}", f"{now.get(k, math.nan):.4g}", verdict)
                  for k, v in speeds.items()]  # fmt: skip
-    return [*(comparisons or compare_files(first, again)), *left_out]
+    return [*comparisons, *left_out]
 
 
 def metric_of(name: str) -> str:
@@ -107,22 +110,26 @@ def have_same_numbers(runs: Sequence[RunDir]) -> bool:
     return len(runs) > 1 and len(set(numbers)) == 1 and numbers[0] != "[]"
 
 
-def compared_numbers(run: RunDir) -> dict[str, float]:
+def compared_numbers(run: RunDir, chosen: Collection[str] = ()) -> dict[str, float]:
     """Every number that a repetition must give again.
 
     Of another repository's script these are its metrics, at every step.
+
+    Args:
+        chosen: metrics that count also if they are times.
     """
     from zoerefine.lab.runs.metrics import read_metrics
 
     numbers = result_numbers(run)
     recorded = run.read_json(run.provenance_file)
     if provenance.is_own_training(recorded):
-        return numbers
+        return {name: value for name, value in numbers.items() if not has_unit(name)}
     metrics = read_metrics(run)
     numbers |= metrics.final
-    numbers = {name: value for name, value in numbers.items() if not is_time(name)}
+    counts = {name for name in (*numbers, *metrics.series) if name in chosen or not is_time(name)}
+    numbers = {name: value for name, value in numbers.items() if name in counts}
     for name, series in metrics.series.items():
-        if not is_time(name):
+        if name in counts:
             points = zip(series.steps, series.values, strict=True)
             numbers |= {f"{name}{AT_STEP}{step:.15g}": value for step, value in points}
     return numbers

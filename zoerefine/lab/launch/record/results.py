@@ -10,7 +10,6 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.run_dir import NODE_FOLDER, RunDir
-from zoerefine.lab.launch.record.times_and_speeds import has_unit
 
 RESULT_NAMES = ("config.yaml", "best.yaml", "results.json", "weights.sha256", "best.safetensors")
 MAX_BYTES = 256 * 2**20
@@ -42,7 +41,7 @@ def _files(run: RunDir) -> Iterator[str]:
 
 
 def result_numbers(run: RunDir) -> dict[str, float]:
-    """Every number in the run's results.json files by its place, without those that are times."""
+    """Every number in the run's results.json files by its place."""
     found: dict[str, float] = {}
     for path in _named("results.json", run):
         where = path.relative_to(run.path).parent.as_posix()
@@ -50,8 +49,7 @@ def result_numbers(run: RunDir) -> dict[str, float]:
         with suppress(ValueError):  # another repository's results.json may not be JSON
             results = json.loads(path.read_text(encoding="utf-8"))
             for name, value in numbers_in(results if isinstance(results, dict) else {}):
-                if not has_unit(name):
-                    found[prefix + name] = value
+                found[prefix + name] = value
     return found
 
 

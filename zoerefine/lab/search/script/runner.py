@@ -172,11 +172,16 @@ def output_to_log() -> Iterator[None]:
         yield
 
 
-def unread_values(study: RunDir) -> str:
-    """A question where trials of different values have the same metrics; empty where none have."""
+def unread_values(study: RunDir, metric: str) -> str:
+    """A question where trials of different values have the same metrics; empty where none have.
+
+    Args:
+        metric: what the trials are compared by, which counts also if it is a time.
+    """
     paths = (path for path in study.path.glob("trials/[0-9]*") if path.name.isdecimal())
     ended = [run for run in map(RunDir, paths) if run.status().state == "finished"]
-    trials = [(values_of(run), repr(sorted(compared_numbers(run).items()))) for run in ended]
+    numbers = [sorted(compared_numbers(run, [metric]).items()) for run in ended]
+    trials = [(values_of(run), repr(one)) for run, one in zip(ended, numbers, strict=True)]
     count, keys = unread_keys([one for one in trials if one[1] != "[]"])
     return keys and (
         f"{count} of {len(ended)} finished trials have exactly the same metrics as another; does "

@@ -205,7 +205,7 @@ class LaunchedScript:
         variables = (*job.record_env, *trial_threads(study))
         job = replace(job, overrides=overrides, record_env=variables)
         say(f"{name} again: {shlex.join(['zoerefine', 'run', *launch_words(job)])}")
-        if note := unread_values(study):
+        if note := unread_values(study, self.metric):
             warn(note)
 
     def config_with(self, values: Values) -> bytes:
