@@ -248,7 +248,8 @@ for verb in ("train", "search", "check", "profile"):
             found.append([verb, key, value, "slow"])
         if os.listdir():
             found.append([verb, key, value, os.listdir()])
-print(json.dumps([found, sorted({"torch", "optuna", "cv2"} & set(sys.modules))]))
+heavy = {"torch", "optuna", "cv2", "sqlalchemy", "scipy"}
+print(json.dumps([found, sorted(heavy & set(sys.modules))]))
 """
 
 
@@ -257,6 +258,7 @@ def test_commands_refuse_every_wrong_value_at_once_and_write_nothing(tmp_path):
         (name, json.dumps(next(v for v in wrong_values(key.type) if v == v)))
         for name, key in KEYS.items()
     ]
+    pairs.append(("SEARCH.TRAIN.LR", "[]"))
     (tmp_path / "pairs.json").write_text(json.dumps(pairs))
     (tmp_path / "empty.yaml").write_text("")
     folder = tmp_path / "folder"

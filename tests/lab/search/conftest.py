@@ -15,6 +15,7 @@ from zoerefine.base.config import load_config
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands import search
 from zoerefine.lab.search.space.checks import check_search_space
+from zoerefine.lab.search.study.claims import TrialOutcome, claim_trial, complete
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
 from zoerefine.lab.search.study.storage import open_storage, storage_url
 from zoerefine.lab.search.study.study import Study
@@ -22,6 +23,7 @@ from zoerefine.lab.search.study.trials import trial_run, without_duplicates
 from zoerefine.lab.search.worker import run_worker
 
 read_migrations_once()
+SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
 CHECKPOINTS = "runs/tiny/study/trials/*/checkpoints/step-*.pt"
 
 
@@ -93,6 +95,19 @@ def training_runs(tmp_path):
     """Runs of trials that have written a checkpoint, the one that started last first."""
     folders = {path.parent.parent for path in tmp_path.glob(CHECKPOINTS)}
     return sorted(map(RunDir, folders), key=lambda run: run.status().started, reverse=True)
+
+
+def end(study, **figures):
+    """Complete the next trial with these figures: end(study, abs_rel=0.5)."""
+    complete(study, claim_trial(study, "a"), TrialOutcome(figures))
+
+
+def configs_of_rates(folder, *rates):
+    """Configs for --enqueue, one for each learning rate; their paths."""
+    paths = [folder / f"{rate}.yaml" for rate in rates]
+    for path, rate in zip(paths, rates, strict=True):
+        path.write_text(f"TRAIN: {{LR: {rate}}}\n")
+    return paths
 
 
 class StudyOnDisk:

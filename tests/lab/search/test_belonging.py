@@ -4,13 +4,13 @@ import shutil
 
 import pytest
 
+from tests.lab.search.conftest import SPACE
 from zoerefine.base.errors import UserError
 from zoerefine.depth.training.job import train_for_study
 from zoerefine.lab.search.study.claims import claim_trial, complete
 from zoerefine.lab.search.study.trials import trial_run
 from zoerefine.lab.search.subject import TrialOutcome
 
-SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
 OTHER = "{TRAIN: {LR: {low: 1.0e-9, high: 1.0e-8}}}"
 
 

@@ -5,12 +5,12 @@ from contextlib import suppress
 import pytest
 import sqlalchemy
 
+from tests.lab.search.conftest import SPACE
 from zoerefine.base.errors import UserError
 from zoerefine.lab.search.study import claims
 from zoerefine.lab.search.study.trials import reason_of
 from zoerefine.lab.search.subject import TrialOutcome
 
-SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
 FIGURES = {"abs_rel": 0.1}
 
 

@@ -7,19 +7,10 @@ import shlex
 import pytest
 
 from tests.conftest import CHECKOUT
-from tests.processes import run_new_python
+from tests.lab.search.conftest import configs_of_rates
 from zoerefine.base.config import load_config, to_dict
 from zoerefine.base.errors import UserError
 from zoerefine.commands import search
-
-HEAVY = ("torch", "optuna", "sqlalchemy", "scipy")
-
-
-def modules_loaded_by(code):
-    """Which of the slow packages some code loads."""
-    code += f"\nimport sys; print([name for name in {HEAVY} if name in sys.modules])"
-    return run_new_python(code).stdout.splitlines()[-1]
-
 
 DEMO = CHECKOUT / "configs" / "demo.yaml"
 LR = ("SEARCH", "{TRAIN: {LR: [0.001]}}")
@@ -100,15 +91,6 @@ def test_a_database_that_cannot_be_reached_is_one_line(tiny, script):
     assert "Traceback" not in done.stderr
 
 
-def test_values_are_checked_and_help_is_printed_before_slow_packages_are_loaded(tiny):
-    words = ["--config", str(tiny), "SEARCH", "{TRAIN: {LR: []}}"]
-    code = "from zoerefine.commands.search import main\ntry: main({})\nexcept BaseException: pass"
-    assert modules_loaded_by(code.format(words)) == "[]"
-    for command in ("search", "dashboard"):
-        help_of = code.replace("commands.search", f"commands.{command}").format(["--help"])
-        assert modules_loaded_by(help_of) == "[]"
-
-
 def test_the_examples_of_the_help_are_accepted():
     text = search.EPILOG.partition("data/synthetic`:")[2].replace("\\\n", " ")
     text, _, script = text.partition("any script of any repository:")
@@ -153,9 +135,9 @@ def test_spaces_in_words_and_in_a_file_join_the_configs_own(tiny, tmp_path):
         (["--trials", "20"], "[0.1]", "1 of 20 trials by tpe (the space has 1 combination), "),
         (["--trials", "1"], "[0.1, 0.2]", "\n1 trial by tpe, "),
         (["--trials", "1", "--grid"], "[0.1, 0.2]", "\n2 trials by grid, "),
-        (["--trials", "3", "--enqueue", "first.yaml"], "[0.1, 0.2]",
+        (["--trials", "3", "--enqueue", "0.1.yaml"], "[0.1, 0.2]",
          "tried first (--enqueue): 1\n"),
-        (["--trials", "1", "--enqueue", "first.yaml", "second.yaml"], "[0.1, 0.2]",
+        (["--trials", "1", "--enqueue", "0.1.yaml", "0.2.yaml"], "[0.1, 0.2]",
          "tried first (--enqueue): 1 of 2, as many as there are trials\n"),
         (["--timeout", "60"], "[0.1, 0.2]", ", none started after 60 s\n"),
     ],
@@ -164,8 +146,7 @@ def test_a_plan_says_how_many_trials_there_can_be(
     words, space, line, tiny, tmp_path, here, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    for name, rate in (("first", 0.1), ("second", 0.2)):
-        (tmp_path / f"{name}.yaml").write_text(f"TRAIN: {{LR: {rate}}}\n")
+    configs_of_rates(tmp_path, 0.1, 0.2)
     searched = ["--search", f"TRAIN.LR={space}"]
     assert line in here("search", "--config", tiny, "--plan", *searched, *words).out
 

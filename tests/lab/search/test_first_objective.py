@@ -5,12 +5,12 @@ import random
 import optuna
 import pytest
 
+from tests.lab.search.conftest import SPACE
 from zoerefine.base.registries import PRUNERS
 from zoerefine.lab.search.study.claims import claim_trial, complete, prune
 from zoerefine.lab.search.study.trials import longest_trial, trial_run, values_at_steps
 from zoerefine.lab.search.subject import TrialOutcome
 
-SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
 STEPS, TRIALS = 5, 12
 SEVERAL = "[abs_rel, parameters]"
 

@@ -3,6 +3,7 @@
 import optuna
 import pytest
 
+from tests.lab.search.conftest import configs_of_rates
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import SAMPLERS
@@ -81,16 +82,12 @@ def test_configs_and_the_best_trials_of_other_studies_are_tried_first(open_study
 
 
 def test_what_is_queued_keeps_to_the_number_of_trials(open_study, tmp_path):
-    configs = []
-    for rate in (0.3, 0.1, 0.2):
-        configs.append(tmp_path / f"{rate}.yaml")
-        configs[-1].write_text(f"TRAIN: {{LR: {rate}}}\n")
+    configs = configs_of_rates(tmp_path, 0.3, 0.1, 0.2)
     space = "{TRAIN: {LR: {low: 0.0, high: 0.5}}}"
     tried = run_trials(open_study(space, "STUDY.TRIALS", 2), *configs)
     assert [one.get("TRAIN.LR") for one in tried] == [0.3, 0.1, None]
-    assert [one["TRAIN.LR"] for one in run_trials(open_study(space, "STUDY.TRIALS", 3))] == [
-        *(0.3, 0.1, 0.2)
-    ]
+    tried = run_trials(open_study(space, "STUDY.TRIALS", 3))
+    assert [one["TRAIN.LR"] for one in tried] == [0.3, 0.1, 0.2]
     *queued, drawn = run_trials(open_study(space, "STUDY.TRIALS", 4), *configs)
     assert len(queued) == 3
     assert drawn["TRAIN.LR"] not in (0.3, 0.1, 0.2)
@@ -132,10 +129,8 @@ def test_the_last_step_of_a_grid_is_not_beyond_its_end(open_study, recwarn):
 
 
 def test_a_config_that_is_named_twice_is_queued_once(open_study, tmp_path):
-    config = tmp_path / "good.yaml"
-    config.write_text("TRAIN: {LR: 0.003}\n")
     study = open_study("{TRAIN: {LR: {low: 0.0001, high: 0.01}}}")
-    enqueue(study, params_to_try(study.subject, [config, config]))
+    enqueue(study, params_to_try(study.subject, configs_of_rates(tmp_path, 0.003) * 2))
     assert len(study.optuna.trials) == 1
 
 

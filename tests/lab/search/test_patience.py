@@ -2,11 +2,11 @@
 
 import pytest
 
+from tests.lab.search.conftest import SPACE, configs_of_rates, end
 from zoerefine.lab.search.study.claims import claim_trial, complete, fail, prune, requeue_trials_of
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
 from zoerefine.lab.search.subject import TrialOutcome
 
-SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
 PRUNED, FAILED = "pruned", "failed"
 
 
@@ -65,7 +65,7 @@ def test_with_several_objectives_a_new_point_of_the_front_is_better(open_study):
 def test_an_objective_to_maximize_is_better_above(open_study):
     study = open_study(SPACE, "STUDY.PATIENCE", 2, "STUDY.OBJECTIVES", "[delta1]")
     for value in (0.1, 0.2, 0.3, 0.2, 0.1):
-        complete(study, claim_trial(study, "worker"), TrialOutcome({"delta1": value}))
+        end(study, delta1=value)
     assert claim_trial(study, "worker") is None
 
 
@@ -82,10 +82,7 @@ def test_a_grid_ends_without_a_better_trial_too(open_study):
 
 def test_configs_that_were_enqueued_end_without_a_better_trial_too(open_study, tmp_path):
     study = open_study(SPACE, "STUDY.PATIENCE", 2)
-    configs = []
-    for number in range(5):
-        configs.append(tmp_path / f"{number}.yaml")
-        configs[-1].write_text(f"TRAIN: {{LR: 0.00{number + 2}}}\n")
+    configs = configs_of_rates(tmp_path, 0.002, 0.003, 0.004, 0.005, 0.006)
     enqueue(study, params_to_try(study.subject, configs))
     assert end_trials(study, [0.5] * 9) == 3
     assert study.is_idle()

@@ -137,14 +137,11 @@ def test_a_number_with_leading_zeros_is_refused_since_it_would_lose_them():
     assert search_option.space_of_words(words)[0].tree == {"subject": values}
 
 
-def test_a_group_and_a_key_inside_it_are_refused_with_the_way_to_search_both():
-    with pytest.raises(UserError, match=r"optim and optim\.lr cannot both.*'optim=\{choice}'"):
-        search_option.space_of_words(["optim.lr=1..2", "optim=[adam, sgd]"])
-
-
-def test_a_key_that_is_given_twice_is_refused():
+def test_a_key_that_is_given_twice_or_inside_a_searched_group_is_refused():
     with pytest.raises(UserError, match="--search: lr is given twice: keep one"):
         search_option.space_of_words(["lr=[0.1, 0.2]", " lr =0.3..0.4"])
+    with pytest.raises(UserError, match=r"optim and optim\.lr cannot both.*'optim=\{choice}'"):
+        search_option.space_of_words(["optim.lr=1..2", "optim=[adam, sgd]"])
 
 
 def test_a_file_holds_the_tree_with_or_without_its_name(tmp_path):
@@ -167,13 +164,8 @@ def test_later_spaces_replace_single_keys():
 
 
 def test_values_are_merged_so_that_yacs_and_yaml_read_them():
-    values = {
-        "TRAIN.LR": 1e-5,
-        "TRAIN.STEPS": [3, 4],
-        "MODEL.NORM": False,
-        "MODEL.HEAD": None,
-        "LOSS.1.weight": 0.25,
-    }
+    values = {"TRAIN.LR": 1e-5, "TRAIN.STEPS": [3, 4], "MODEL.NORM": False, "MODEL.HEAD": None}
+    values["LOSS.1.weight"] = 0.25
     words = override_words(TREE, values, as_word)
     assert words[:6] == ["TRAIN.LR", "1e-05", "TRAIN.STEPS", "[3, 4]", "MODEL.NORM", "False"]
     merged = yaml.safe_load(merge_overrides(KEYS_FILE, CONFIG.encode(), words))

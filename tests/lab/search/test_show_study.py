@@ -2,11 +2,10 @@
 
 import pytest
 
-from zoerefine.lab.search.study.claims import claim_trial, complete, fail, prune
+from tests.lab.search.conftest import SPACE, configs_of_rates, end
+from zoerefine.lab.search.study.claims import claim_trial, fail, prune
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
 from zoerefine.lab.search.subject import TrialOutcome
-
-SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
 
 
 @pytest.fixture
@@ -26,14 +25,12 @@ def after(lines, title):
 
 
 def test_a_study_has_its_trials_by_state_and_the_best_with_its_config(open_study, page, tmp_path):
-    config = tmp_path / "good.yaml"
-    config.write_text("TRAIN: {LR: 0.003}\n")
     study = open_study(SPACE, "STUDY.TRIALS", 4)
     for value in (0.5, 0.25):
-        complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": value}))
+        end(study, abs_rel=value)
     prune(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.9}, "pruned"))
     fail(study, claim_trial(study, "a"), "out of memory")
-    enqueue(study, params_to_try(study.subject, [config]))
+    enqueue(study, params_to_try(study.subject, configs_of_rates(tmp_path, 0.003)))
     rate = study.trials()[1].params["TRAIN.LR"]
     lines = page(study)
     assert after(lines, "its study, minimize abs_rel:") == [
@@ -52,9 +49,8 @@ def test_a_study_without_a_completed_trial_has_no_best(open_study, page):
 
 def test_a_study_with_several_objectives_has_its_front(open_study, page):
     study = open_study("{MODEL: {BASE: [4, 6, 8]}}", "STUDY.OBJECTIVES", "[abs_rel, parameters]")
-    for figures in ((0.5, 9.0), (0.4, 20.0), (0.6, 30.0)):
-        named = dict(zip(("abs_rel", "parameters"), figures, strict=True))
-        complete(study, claim_trial(study, "a"), TrialOutcome(named))
+    for abs_rel, parameters in ((0.5, 9.0), (0.4, 20.0), (0.6, 30.0)):
+        end(study, abs_rel=abs_rel, parameters=parameters)
     first, second, _ = study.trials()
     (study.run.path / "pareto-0000.yaml").touch()
     assert after(page(study), "its study, minimize abs_rel, minimize parameters:") == [

@@ -47,10 +47,8 @@ def test_lists_and_ranges_become_typed_values():
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        (
-            {"TRAIN": {"LRR": [1.0]}},
-            r"SEARCH\.TRAIN\.LRR cannot be searched: TRAIN\.LRR is no config key",
-        ),
+        ({"TRAIN": {"LRR": [1.0]}},
+         r"SEARCH\.TRAIN\.LRR cannot be searched: TRAIN\.LRR is no config key"),
         ({"TRAIN": {"LR": ["fast"]}}, r"SEARCH\.TRAIN\.LR\.0 must be a number from 0 to"),
         ({"TRAIN": {"LR": 0.1}}, r"SEARCH\.TRAIN\.LR must be a list of values to try, or \{low"),
         ({"TRAIN": {"LR": {"low": 1}}}, r"SEARCH\.TRAIN\.LR must be \{low, high, log, step\}"),
@@ -60,38 +58,27 @@ def test_lists_and_ranges_become_typed_values():
         ({"MODEL": {"NAME": {"low": 1, "high": 2}}}, "a range needs a number"),
         ({"TRAIN": {"CLIP": [1, 1.0]}}, "lists a value twice"),
         ({"TRAIN": 1}, r"SEARCH\.TRAIN must be a group of keys or a list of such groups, got 1"),
-        (
-            {"TRAIN": []},
-            r"SEARCH\.TRAIN must be a group of keys or a list of such groups, got \[\]",
-        ),
+        ({"TRAIN": []},
+         r"SEARCH\.TRAIN must be a group of keys or a list of such groups, got \[\]"),
         ({"TRAIN": [1]}, r"SEARCH\.TRAIN\.0 must be a group of keys such as"),
         ({"MODEL": [{"NAMEE": "small"}]}, r"SEARCH\.MODEL\.0\.NAMEE cannot be searched"),
         ({"MODEL": [{"BASE": "wide"}]}, r"SEARCH\.MODEL\.0\.BASE must be an integer"),
         ({"MODEL": [{"BASE": []}]}, r"SEARCH\.MODEL\.0\.BASE must be a list of values"),
         ({"MODEL": [{"BASE": {"low": 9, "high": 8}}]}, "has low 9 above high 8"),
-        (
-            {"MODEL": [{"BASE": {"low": 3, "high": 8}}]},
-            r"BASE\.low must be an integer from 4 to",
-        ),
+        ({"MODEL": [{"BASE": {"low": 3, "high": 8}}]}, r"BASE\.low must be an integer from 4 to"),
         ({"MODEL": [{"BASE": 8}, {"BASE": 8}]}, "lists a value twice"),
-        (
-            {"TRAIN": {"LR": {"low": 0.1, "high": 0.2, "step": 0}}},
-            r"LR\.step must be a number above 0",
-        ),
+        ({"TRAIN": {"LR": {"low": 0.1, "high": 0.2, "step": 0}}},
+         r"LR\.step must be a number above 0"),
         ({"TRAIN": {"LR": {"low": 0.1, "high": float("inf")}}}, r"LR\.high must be a number"),
         ({"LOSS": {"TERMS": [[{"name": "l1", "weight": {"low": "a", "high": 1}}]]}}, "weight"),
         ({"STUDY": {"TRIALS": [1, 2]}}, r"SEARCH\.STUDY cannot be searched"),
         ({"MODEL": {"OPTIONS": {"depth": 2}}}, r"SEARCH\.MODEL\.OPTIONS\.depth must be a list of"),
-        (
-            {"MODEL": {"OPTIONS": {"n": {"low": 3, "high": 2}}}},
-            r"OPTIONS\.n has low 3 above high 2",
-        ),
-        (
-            {"MODEL": {"OPTIONS": {"n": {"low": "a", "high": 2}}}},
-            r"OPTIONS\.n\.low must be a number",
-        ),
+        ({"MODEL": {"OPTIONS": {"n": {"low": 3, "high": 2}}}},
+         r"OPTIONS\.n has low 3 above high 2"),
+        ({"MODEL": {"OPTIONS": {"n": {"low": "a", "high": 2}}}},
+         r"OPTIONS\.n\.low must be a number"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_value_is_named_with_its_key(tree, message):
     with pytest.raises(UserError, match=message):
         space_of(tree)
@@ -152,11 +139,8 @@ def test_a_branch_has_its_own_choices_and_ranges():
 def test_a_branch_is_named_by_the_values_that_it_sets():
     branches = [{"NAME": "small", "BASE": [8]}, {"NAME": "small", "MAX_LOG": [1]}, {"BASE": [4]}]
     (choice,) = space_of({"MODEL": branches})
-    assert [option.label for option in choice.options] == [
-        "small branch 1",
-        "small branch 2",
-        "branch 3",
-    ]
+    labels = [option.label for option in choice.options]
+    assert labels == ["small branch 1", "small branch 2", "branch 3"]
     (choice,) = space_of(BRANCHES)[:1]
     assert [option.label for option in choice.options] == ["small", "guided, MAX_LOG 0.5", "unet"]
 
@@ -230,11 +214,8 @@ def test_the_options_of_a_network_are_searched_with_the_types_that_are_listed():
 
 
 def test_the_options_of_a_network_belong_to_its_branch():
-    branches = [
-        {"NAME": "small"},
-        {"NAME": "guided", "OPTIONS": {"depth": [2, 3], "norm": "group"}},
-    ]
-    space = space_of({"MODEL": branches})
+    guided = {"NAME": "guided", "OPTIONS": {"depth": [2, 3], "norm": "group"}}
+    space = space_of({"MODEL": [{"NAME": "small"}, guided]})
     found = []
     for params in combinations(space):
         study = optuna.create_study()

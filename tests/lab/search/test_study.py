@@ -6,7 +6,7 @@ import optuna
 import pytest
 from optuna_dashboard import get_note
 
-from tests.lab.search.conftest import commit
+from tests.lab.search.conftest import commit, end
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import ENGINES
@@ -73,7 +73,7 @@ def test_a_trial_that_diverges_or_needs_too_much_memory_fails_and_the_others_go_
 
 def test_best_yaml_keeps_a_seed_that_was_searched(open_study):
     study = open_study("{SEED: [7]}", "STUDY.TRIALS", 1)
-    complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.1}))
+    end(study, abs_rel=0.1)
     publish_best(study)
     assert load_config(study.run.path / "best.yaml").SEED == 7
 
@@ -82,7 +82,7 @@ def test_best_yaml_keeps_the_validation_scenes_of_a_split_file(open_study, tmp_p
     split = Split(("scene00",), ("scene01", "scene03"), ("scene02",))
     write_split(split, tmp_path / "split.json")
     study = open_study("{SEED: [7]}", "STUDY.TRIALS", 1, "DATA.SPLIT", tmp_path / "split.json")
-    complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.1}))
+    end(study, abs_rel=0.1)
     publish_best(study)
     _, found = find_data(load_config(study.run.path / "best.yaml"))
     assert (found.train, found.val, found.test) == (split.train, split.val, split.test)
@@ -105,8 +105,7 @@ def test_several_objectives_give_a_pareto_front_within_the_limits(open_study):
     study = open_study("{SEED: {low: 0, high: 1000}}", *words)
     points = [(0.5, 1.0), (0.3, 2.0), (0.4, 3.0), (0.2, 4.0), (0.1, 6.0)]
     for abs_rel, parameters in points:
-        figures = {"abs_rel": abs_rel, "parameters": parameters}
-        complete(study, claim_trial(study, "a"), TrialOutcome(figures))
+        end(study, abs_rel=abs_rel, parameters=parameters)
     assert [trial.values for trial in study.best()] == [[0.2, 4.0], [0.3, 2.0], [0.5, 1.0]]
 
 
@@ -137,7 +136,7 @@ def test_each_point_of_the_front_is_trained_with_its_seeds_and_exported(open_stu
 def test_no_trial_within_the_limits_is_an_error(open_study):
     words = ("STUDY.CONSTRAINTS", "[{name: abs_rel, at_most: 0.0}]")
     study = open_study("{TRAIN: {LR: [0.001]}}", *words)
-    complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.1}))
+    end(study, abs_rel=0.1)
     with pytest.raises(UserError, match="no trial was completed within the constraints"):
         study.best()
 
@@ -152,7 +151,7 @@ def test_the_latency_of_the_exported_engine_is_an_objective(searched, one_engine
 def test_more_trials_continue_a_study_and_another_space_is_refused(open_study):
     space = "{MODEL: {MAX_LOG: [0.5, 2.0]}}"
     study = open_study(space, "STUDY.TRIALS", 1)
-    complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.1}))
+    end(study, abs_rel=0.1)
     assert claim_trial(study, "a") is None
     more = open_study(space, "STUDY.TRIALS", 2)
     assert claim_trial(more, "a").number == 1

@@ -6,14 +6,13 @@ import re
 import pytest
 from rich.console import Console
 
+from tests.lab.search.conftest import SPACE, configs_of_rates, end
 from zoerefine.base.errors import UserError
 from zoerefine.lab.search.progress import live_table, log, log_changes, make_table, study_progress
 from zoerefine.lab.search.study.claims import claim_trial, complete, fail, prune, requeue_trials_of
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
 from zoerefine.lab.search.study.study import early_end
 from zoerefine.lab.search.subject import TrialOutcome
-
-SPACE = "{TRAIN: {LR: {low: 0.001, high: 0.01}}}"
 
 
 @pytest.fixture
@@ -54,10 +53,7 @@ def test_nothing_is_printed_of_a_trial_that_has_no_values_yet(open_study, lines)
 
 def test_no_trial_is_started_beyond_the_number_that_is_planned(open_study, tmp_path, lines):
     """More configs are enqueued than STUDY.TRIALS, and duplicates take numbers of their own."""
-    configs = []
-    for rate in (0.1, 0.2, 0.3):
-        configs.append(tmp_path / f"{rate}.yaml")
-        configs[-1].write_text(f"TRAIN: {{LR: {rate}}}\n")
+    configs = configs_of_rates(tmp_path, 0.1, 0.2, 0.3)
     study = open_study("{TRAIN: {LR: [0.1, 0.2, 0.3, 0.4]}}", "STUDY.TRIALS", 2)
     enqueue(study, params_to_try(study.subject, configs))
     logged = {}
@@ -72,11 +68,10 @@ def test_every_outcome_is_one_line_between_two_summaries(open_study, lines):
     words = ("STUDY.TRIALS", 4, "STUDY.CONSTRAINTS", "[{name: parameters, at_most: 9}]")
     study = open_study(SPACE, *words)
     with log(study, until=0) as refresh:
-        complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.5, "parameters": 5.0}))
-        complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.4, "parameters": 10.0}))
-        prune(
-            study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.9}, "pruned after epoch 1")
-        )
+        end(study, abs_rel=0.5, parameters=5.0)
+        end(study, abs_rel=0.4, parameters=10.0)
+        outcome = TrialOutcome({"abs_rel": 0.9}, "pruned after epoch 1")
+        prune(study, claim_trial(study, "a"), outcome)
         fail(study, claim_trial(study, "a"), "out of memory")
         refresh()
     best = " (best abs_rel 0.5, trial 0)"
@@ -114,7 +109,7 @@ def test_a_study_that_has_ended_says_why_and_has_no_time_left(
     enqueue(study, [])
     with log(study, until):
         for _ in range(2):
-            complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.5}))
+            end(study, abs_rel=0.5)
     assert lines()[-1] == f"{summary} (best abs_rel 0.5, trial 0)"
     assert early_end(study) == reason
 
@@ -122,7 +117,7 @@ def test_a_study_that_has_ended_says_why_and_has_no_time_left(
 def test_the_time_that_is_left_is_that_of_the_trials_that_may_begin(open_study, lines):
     study = open_study(SPACE, "STUDY.TRIALS", 3)
     with log(study, until=0):
-        complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.5}))
+        end(study, abs_rel=0.5)
     assert re.search(r"^1 of 3 trials ended .*, about [\d:]+ left$", lines()[-1])
 
 
@@ -138,7 +133,7 @@ def test_the_last_trials_have_their_lines_where_an_error_ends_a_study(open_study
 def test_the_best_of_an_objective_to_maximize_is_the_largest(open_study, lines):
     study = open_study(SPACE, "STUDY.OBJECTIVES", "[delta1]")
     for value in (0.5, 0.9, 0.7):
-        complete(study, claim_trial(study, "a"), TrialOutcome({"delta1": value}))
+        end(study, delta1=value)
     log_changes(study, {})
     assert lines()[-1].endswith("(best delta1 0.9, trial 1)")
 
@@ -146,7 +141,7 @@ def test_the_best_of_an_objective_to_maximize_is_the_largest(open_study, lines):
 def test_the_table_shows_running_best_and_failed_trials(open_study):
     study = open_study(SPACE.replace("}}}", "}}, LOSS: {TERMS: [[{name: l1, weight: 1.0}]]}}"))
     for value in (0.5, 0.4):
-        complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": value}))
+        end(study, abs_rel=value)
     fail(study, claim_trial(study, "a"), "no [memory] left")
     claim_trial(study, "a")
     console = Console(width=160, force_terminal=True, file=io.StringIO())
@@ -169,7 +164,7 @@ def test_a_narrow_terminal_loses_no_state_and_no_value(open_study):
         "WEIGHT_DECAY: {low: 0.001, high: 0.01}, CLIP: {low: 1.0, high: 2.0}}, "
         "LOSS: {OBJECT_WEIGHT: {low: 0.1, high: 0.2}}}"
     )
-    complete(study, claim_trial(study, "a"), TrialOutcome({"abs_rel": 0.5}))
+    end(study, abs_rel=0.5)
     fail(study, claim_trial(study, "a"), "out of memory")
     running = claim_trial(study, "a")
     console = Console(width=80, force_terminal=True, file=io.StringIO())
