@@ -50,6 +50,11 @@ def figures(packed, batch, refiner=None):
     return evaluate(refiner or Tenth(), batches, 0.2, packed, torch.float32, detail=True)
 
 
+def flicker(packed, indices):
+    found = evaluate(Tenth(), batches_of(packed, indices, 4), 0.2, packed, torch.float32, True)
+    return found["detail"]["pseudo"]["flicker"]
+
+
 def test_any_grouping_into_batches_gives_the_same_bits(packed):
     assert figures(packed, 16) == figures(packed, 3) == figures(packed, 1)
 
@@ -99,23 +104,13 @@ def test_no_flicker_is_counted_across_a_frame_that_was_left_out(packed):
     broken["state"][first[1]] = BROKEN
     usable = replace(packed, frames=broken).indices(packed.scenes)
     assert len(usable) == len(packed) - 1
-
-    def flicker(indices):
-        found = evaluate(Tenth(), batches_of(packed, indices, 4), 0.2, packed, torch.float32, True)
-        return found["detail"]["pseudo"]["flicker"]
-
     whole_clips = np.flatnonzero(broken["clip"] != 0)
-    kept = flicker(np.r_[first[2:], whole_clips])  # the first frame has no neighbour left
-    assert flicker(usable) == pytest.approx(kept)
-    assert kept != pytest.approx(flicker(np.arange(len(packed))))
+    kept = flicker(packed, np.r_[first[2:], whole_clips])  # the first frame has no neighbour left
+    assert flicker(packed, usable) == pytest.approx(kept)
+    assert kept != pytest.approx(flicker(packed, np.arange(len(packed))))
 
 
 def test_no_flicker_is_counted_across_a_frame_that_was_deleted(packed, world, tmp_path):
-    def flicker(cache, indices):
-        batches = batches_of(cache, indices, 4)
-        found = evaluate(Tenth(), batches, 0.2, cache, torch.float32, True)
-        return found["detail"]["pseudo"]["flicker"]
-
     second = open_dataset(world).frames[1]
     shutil.copytree(world, tmp_path / "world")
     (tmp_path / "world" / second.rgb.relative_to(world)).unlink()

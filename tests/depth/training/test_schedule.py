@@ -7,30 +7,35 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoerefine.base.config import defaults, load_config
+from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import SCHEDULES
 from zoerefine.depth.training.optimizer import make_optimizer
 from zoerefine.depth.training.schedule import Schedule
 
 
+def configured(**keys):
+    """The TRAIN keys of a config that sets some of them."""
+    return load_config({"TRAIN": keys}).TRAIN
+
+
 def made(steps, **keys):
     """The schedule of a run of so many steps that sets some keys of TRAIN."""
-    options = defaults().TRAIN.clone()
-    options.update({"LR": 1.0, "WARMUP": 0.0, **keys})
-    return Schedule(options, steps)
+    return Schedule(configured(**{"LR": 1.0, "WARMUP": 0.0, **keys}), steps)
 
 
-@given(
-    name=st.sampled_from(list(SCHEDULES)),
-    steps=st.integers(1, 300),
-    warmup=st.floats(0, 1),
-)
+def rates(**keys):
+    """Those of the 100 steps of a run that sets some keys of TRAIN."""
+    schedule = made(100, **keys)
+    return [schedule.rate(step) for step in range(100)]
+
+
+@given(st.sampled_from(list(SCHEDULES)), st.integers(1, 300), st.floats(0, 1))
 def test_rates_are_positive_and_never_above_the_peak(name, steps, warmup):
     schedule = made(steps, SCHEDULE=name, LR=2.0, WARMUP=warmup, STEP_AT=[0.5])
-    rates = [schedule.rate(step) for step in range(steps)]
-    assert all(0 <= rate <= 2.0 + 1e-12 for rate in rates)
-    assert rates[0] > 0
+    found = [schedule.rate(step) for step in range(steps)]
+    assert all(0 <= rate <= 2.0 + 1e-12 for rate in found)
+    assert found[0] > 0
 
 
 def test_a_cosine_rises_in_a_line_and_falls_to_zero():
@@ -58,57 +63,38 @@ def test_steps_divide_by_ten_and_constant_stays():
     assert made(100, SCHEDULE="constant").rate(99) == 1.0
 
 
-def configured(tmp_path, *words):
-    """The TRAIN keys of a config that sets some of them."""
-    path = tmp_path / "config.yaml"
-    path.write_text("{}")
-    return load_config(path, [f"TRAIN.{word}" if k % 2 == 0 else word
-                              for k, word in enumerate(words)]).TRAIN  # fmt: skip
-
-
-def rates(options, steps=100):
-    schedule = Schedule(options, steps)
-    return [schedule.rate(step) for step in range(steps)]
-
-
-def test_the_decay_of_each_schedule_is_configured(tmp_path):
-    keys = ("LR", "1.0", "WARMUP", "0")
-    step = rates(configured(tmp_path, *keys, "SCHEDULE", "step", "STEP_AT", "[0.5]",
-                            "STEP_FACTOR", "0.25"))  # fmt: skip
+def test_the_decay_of_each_schedule_is_configured():
+    step = rates(SCHEDULE="step", STEP_AT=[0.5], STEP_FACTOR=0.25)
     assert (step[49], step[50], step[99]) == (1.0, 0.25, 0.25)
-    cosine = rates(configured(tmp_path, *keys, "SCHEDULE", "cosine", "COSINE_END", "0.2"))
+    cosine = rates(SCHEDULE="cosine", COSINE_END=0.2)
     assert cosine[0] == 1.0 and 0.2 < cosine[99] < 0.21
-    cycle = rates(configured(tmp_path, *keys, "SCHEDULE", "onecycle", "CYCLE_RISE", "0.5",
-                             "CYCLE_START", "0.5", "CYCLE_END", "0.1"))  # fmt: skip
+    cycle = rates(SCHEDULE="onecycle", CYCLE_RISE=0.5, CYCLE_START=0.5, CYCLE_END=0.1)
     assert cycle[0] == 0.5 and cycle[50] == 1.0 and 0.1 < cycle[99] < 0.11
 
 
-def test_the_defaults_give_the_rates_of_the_plain_formulas_bit_for_bit(tmp_path):
+def test_the_defaults_give_the_rates_of_the_plain_formulas_bit_for_bit():
     """As they were before these keys existed."""
-    cosine = rates(configured(tmp_path, "LR", "0.003", "WARMUP", "0"))
+    cosine = rates(LR=0.003)
     for k in range(99):  # after a warm-up of one step
         assert cosine[k + 1] == 0.003 * ((1 + math.cos(math.pi * (k / 99))) / 2)
-    for k, rate in enumerate(rates(configured(tmp_path, "LR", "0.003", "SCHEDULE", "step",
-                                              "WARMUP", "0"))):  # fmt: skip
+    for k, rate in enumerate(rates(LR=0.003, SCHEDULE="step")):
         assert rate == 0.003 * 0.1 ** sum(k / 100 >= at for at in (0.6, 0.85))
 
 
-def test_the_optimizers_constants_are_configured_and_default_to_torchs(tmp_path):
+def test_the_optimizers_constants_are_configured_and_default_to_torchs():
     weights = [torch.nn.Parameter(torch.zeros(1))]
-    plain = make_optimizer(configured(tmp_path), weights).defaults
+    plain = make_optimizer(configured(), weights).defaults
     torchs = torch.optim.AdamW(weights, 1e-3, weight_decay=1e-4).defaults
     assert plain | {"fused": None} == torchs  # fused is chosen by device, with equal formulas
-    other = make_optimizer(
-        configured(tmp_path, "BETA1", "0.8", "BETA2", "0.95", "EPS", "1e-6"), weights
-    ).defaults
+    other = make_optimizer(configured(BETA1=0.8, BETA2=0.95, EPS=1e-6), weights).defaults
     assert (other["betas"], other["eps"]) == ((0.8, 0.95), 1e-6)
 
 
 @pytest.mark.parametrize(
-    "key, value", [("BETA1", "1"), ("BETA2", "-0.1"), ("EPS", "0"), ("STEP_FACTOR", "0"),
-                   ("STEP_FACTOR", "1.5"), ("COSINE_END", "2"), ("CYCLE_RISE", "1"),
-                   ("CYCLE_START", "0"), ("CYCLE_END", "2")]
+    "key, value", [("BETA1", 1), ("BETA2", -0.1), ("EPS", 0), ("STEP_FACTOR", 0),
+                   ("STEP_FACTOR", 1.5), ("COSINE_END", 2), ("CYCLE_RISE", 1),
+                   ("CYCLE_START", 0), ("CYCLE_END", 2)]
 )  # fmt: skip
-def test_constants_that_cannot_work_are_refused(tmp_path, key, value):
+def test_constants_that_cannot_work_are_refused(key, value):
     with pytest.raises(UserError, match=rf"TRAIN\.{key} must be a number"):
-        configured(tmp_path, key, value)
+        configured(**{key: value})

@@ -105,9 +105,7 @@ def changed_share(ours, theirs):
     """The share of blocks that differ; 1 where the sizes differ by more than a block."""
     if max(abs(a - b) for a, b in zip(ours.shape, theirs.shape, strict=True)) > BLOCK:
         return 1.0
-    height, width = (
-        min(a, b) // BLOCK for a, b in zip(ours.shape[:2], theirs.shape[:2], strict=True)
-    )
+    height, width = np.minimum(ours.shape, theirs.shape)[:2] // BLOCK
     first, second = (
         cv2.resize(one, (width, height), interpolation=cv2.INTER_AREA).astype(int)
         for one in (ours, theirs)

@@ -281,9 +281,9 @@ def test_a_row_of_runs_csv_names_settings_results_and_origin(runs, tmp_path):
     row = rows["a"]
     assert (row["TRAIN.LR"], row["seed"], row["state"]) == ("0.5", "3", "finished")
     assert (row["test/refined/abs_rel"], row["commit"]) == ("0.25", "ab" * 20)
-    assert (row["data_name"], row["data_digest"], row["path"]) == (
+    assert [row["data_name"], row["data_digest"], row["path"]] == [
         "made by hand",
         "d1",
         str(folder),
-    )
+    ]
     assert row["repository"] == "'+cmd|x" and rows["b"]["data_name"] == '\'=HYPERLINK("x")'

@@ -70,9 +70,8 @@ def test_our_own_runs_are_compared_by_any_of_their_metrics(runs):
 def test_several_metrics_have_a_folder_each(foreign, tmp_path):
     foreign("a", {"LR": 1}, [{"val/acc": 0.5, "val/f1": 0.9}])
     foreign("b", {"LR": 2}, [{"val/acc": 0.6, "val/f1": 0.8}])
-    analyze(
-        [str(tmp_path / "runs")], tmp_path / "out", metrics=["val/acc", "val/f1"], maximize=True
-    )
+    metrics = ["val/acc", "val/f1"]
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=metrics, maximize=True)
     assert groups_of(tmp_path / "out" / "val_acc") == ["lr 2", "lr 1"]
     assert groups_of(tmp_path / "out" / "val_f1") == ["lr 1", "lr 2"]
 
@@ -89,9 +88,8 @@ def test_seeds_that_are_no_integers_are_seeds_too(foreign, tmp_path, capsys):
     for number, seed in enumerate(("1", "2", 3.5, [4, 5])):
         foreign(f"a{number}", {"LR": 1, "SEED": seed}, [{"acc": 0.5}])
     analyze([str(tmp_path / "runs")], tmp_path / "out")
-    assert "4 runs have exactly the same metrics; does the script read SEED?" in (
-        capsys.readouterr().err
-    )
+    same = "4 runs have exactly the same metrics; does the script read SEED?"
+    assert same in capsys.readouterr().err
     rows = csv_rows(tmp_path / "out" / "runs.csv")
     assert [row["seed"] for row in rows] == ["1", "2", "3.5", "[4, 5]"]
 
@@ -169,9 +167,8 @@ def test_a_group_of_which_finished_runs_have_no_finite_value_does_not_win(
     answer = capsys.readouterr().err
     assert "Best: lr 0.1" in answer
     words = "4 of 8 finished runs have no finite acc"
-    assert (
-        f"lr 0.2: {words}; its mean is of the others, and nothing is concluded from it." in answer
-    )
+    left_out = f"lr 0.2: {words}; its mean is of the others, and nothing is concluded from it."
+    assert left_out in answer
     rows = csv_rows(tmp_path / "out" / "groups.csv")
     assert [(row["group"], row["note"]) for row in rows] == [("lr 0.1", ""), ("lr 0.2", words)]
     (row,) = csv_rows(tmp_path / "out" / "differences.csv")
@@ -229,9 +226,8 @@ def test_a_metric_beyond_those_that_are_kept_is_found_by_name(foreign, tmp_path)
     foreign("a", {}, [row])
     analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"])
     (row,) = csv_rows(tmp_path / "out" / "runs.csv")
-    assert (row["acc"], row["note"]) == (
-        "0.5", "1 metric left out: --metric NAME compares any"
-    )  # fmt: skip
+    assert row["acc"] == "0.5"
+    assert row["note"] == "1 metric left out: --metric NAME compares any"
 
 
 def test_verdicts_follow_the_direction(foreign, tmp_path):
@@ -306,9 +302,8 @@ def test_words_that_a_script_may_tell_apart_are_two_settings(foreign, tmp_path, 
             foreign(f"{word}-{seed}", {"lr": 0.5}, [{"acc": len(word) + seed}], **words)
     runs = collect([str(tmp_path / "runs")], metrics=["acc"]).runs
     groups = make_groups(runs, Measure("", "acc"))
-    assert [(group.label, len(group.runs)) for group in groups] == [
-        (f"v {word}", 2) for word in (one.removesuffix(".0"), other)
-    ]
+    labels = [f"v {one.removesuffix('.0')}", f"v {other}"]
+    assert [(group.label, len(group.runs)) for group in groups] == [(name, 2) for name in labels]
     assert sum(parse_filter(f"v=='{other}'")(run.settings) for run in runs) >= 2
     assert sum(parse_filter(f"v=={float(one)}")(run.settings) for run in runs) >= 2
     assert {run.settings["lr"] for run in runs} == {float(one)}
@@ -530,12 +525,10 @@ def test_values_that_change_nothing_are_named(foreign, tmp_path):
         ({"commit": "ef" * 20}, ["cdcdcdcd", "efefefef"]),
         ({"record_env": ["AUG=1"]}, ["--record-env aug default", "--record-env aug 1"]),
         ({"processes": 2}, ["--processes default", "--processes 2"]),
-        (
-            {"variables": {"MKL_CBWR": "AVX2"}},
-            ["variable mkl_cbwr default", "variable mkl_cbwr AVX2"],
-        ),
+        ({"variables": {"MKL_CBWR": "AVX2"}},
+         ["variable mkl_cbwr default", "variable mkl_cbwr AVX2"]),
     ],
-)
+)  # fmt: skip
 def test_a_script_launched_in_another_way_is_another_group(foreign, tmp_path, facts, names):
     for seed in range(3):
         foreign(f"a{seed}", {"SEED": seed}, [{"loss": 1 + seed / 10}])

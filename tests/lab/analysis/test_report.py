@@ -69,24 +69,17 @@ def add_many(runs, count, best=0.3, epochs=100):
         group, seed = divmod(number, 5)
         settings = {"LR": [1e-4, 1e-3, 1e-2][group % 3], "NAME": NETWORKS[group // 3 % 3],
                     "WIDTH": 8 * (1 + group)}  # fmt: skip
-        runs.add(
-            f"run{number:03d}",
-            settings,
-            scenes=(best + 0.01 * group + rng.normal(0, 0.02, 20)).tolist(),
-            seed=seed,
-            curve=(
-                0.4 + 0.5 * np.exp(-np.arange(epochs) / 30) + rng.normal(0, 0.01, epochs)
-            ).tolist(),
-            parameters=1000 + number // 5,
-        )
+        scenes = best + 0.01 * group + rng.normal(0, 0.02, 20)
+        curve = 0.4 + 0.5 * np.exp(-np.arange(epochs) / 30) + rng.normal(0, 0.01, epochs)
+        runs.add(f"run{number:03d}", settings, scenes.tolist(), seed, curve.tolist(),
+                 parameters=1000 + number // 5)  # fmt: skip
 
 
 def test_it_loads_without_errors_and_without_the_network(page, report):
     assert page.browser.get_log("browser") == []
     assert page.find("#summary li").text.startswith("Best on the")
-    assert all(
-        page.script("return arguments[0].naturalWidth", image) > 0 for image in page.find_all("img")
-    )
+    for image in page.find_all("img"):
+        assert page.script("return arguments[0].naturalWidth", image) > 0
     text = (report / "report.html").read_text()
     assert "http://" not in text.replace("http://www.w3.org", "")
     assert "https://" not in text

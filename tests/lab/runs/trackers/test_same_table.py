@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from tests.lab.runs.trackers.conftest import INSTALL, LOGGED, WAYS, log_mlflow, start_wandb
+from tests.lab.runs.trackers.test_damaged_stores import copied
 from tests.processes import run_new_python
 from tests.tables import csv_rows
 from zoerefine.base.files.atomic import digest_file
@@ -79,12 +80,8 @@ def test_runs_of_all_trackers_stand_in_one_table(logged, tmp_path):
 
 @pytest.mark.parametrize("way", TRACKERS)
 def test_a_copy_of_a_store_holds_no_further_seeds(way, logged, tmp_path):
-    place, copy = logged(way), tmp_path / logged(way).name
-    if place.is_dir():
-        shutil.copytree(place, copy, symlinks=True)
-    else:
-        shutil.copy(place, copy)
-    found = collect([str(place), str(copy)])
+    place = logged(way)
+    found = collect([str(place), str(copied(place, tmp_path))])
     assert len(found.runs) == len(LOGGED)
     assert sum("no further seed" in reason for reason in found.left_out.values()) == len(LOGGED)
 
@@ -145,8 +142,6 @@ def test_parts_of_a_run_are_no_runs(tmp_path):
 
 def test_a_summary_that_the_script_set_is_the_final_value(tmp_path):
     wandb = pytest.importorskip("wandb", reason="W&B is not installed")
-    from tests.lab.runs.trackers.conftest import start_wandb
-
     with start_wandb(wandb, tmp_path, LOGGED[0]) as run:
         run.log({"val_acc": 0.5, "epoch": 10})
         run.log({"val_acc": 0.25, "epoch": 20})
@@ -185,10 +180,8 @@ def test_runs_of_another_commit_are_no_seeds_of_one_group(log, tmp_path):
     runs = collect([str(tmp_path)], metrics=["val_acc"]).runs
     assert [run.commit for run in runs] == list(COMMITS)
     groups = make_groups(runs, Measure(metric="val_acc"))
-    assert {(group.label, len(group.runs)) for group in groups} == {
-        ("11111111", 1),
-        ("22222222", 2),
-    }
+    sizes = {group.label: len(group.runs) for group in groups}
+    assert sizes == {"11111111": 1, "22222222": 2}
 
 
 def test_parameters_of_mlflow_that_differ_in_zeros_are_two_settings(tmp_path):
@@ -199,7 +192,5 @@ def test_parameters_of_mlflow_that_differ_in_zeros_are_two_settings(tmp_path):
         client.log_param(run.info.run_id, "version", version)
     found = collect([str(tmp_path)], metrics=["val_acc"]).runs
     groups = make_groups(found, Measure(metric="val_acc"))
-    assert {(group.label, len(group.runs)) for group in groups} == {
-        ("version 1.1", 1),
-        ("version 1.10", 2),
-    }
+    sizes = {group.label: len(group.runs) for group in groups}
+    assert sizes == {"version 1.1": 1, "version 1.10": 2}

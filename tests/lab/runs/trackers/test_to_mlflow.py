@@ -34,6 +34,11 @@ def export(place, target):
     return export_runs([str(place)], collect([str(place)]), str(target))
 
 
+def history(client, run, name):
+    """Each step and value of a metric."""
+    return sorted((m.step, m.value) for m in client.get_metric_history(run.info.run_id, name))
+
+
 def read_back(target):
     """Runs by name with every step and value."""
     from mlflow.tracking import MlflowClient
@@ -42,10 +47,7 @@ def read_back(target):
     experiment = client.get_experiment_by_name("zoerefine").experiment_id
     found = {}
     for run in client.search_runs([experiment]):
-        histories = {
-            name: [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, name)]
-            for name in run.data.metrics
-        }
+        histories = {name: history(client, run, name) for name in run.data.metrics}
         assert run.info.run_name not in found
         found[run.info.run_name] = (run, histories)
     return found
@@ -63,7 +65,7 @@ def test_every_run_is_there_once_with_its_history(name, logged, tmp_path):
         assert there.data.params["seed"] == str(run.seed)
         assert there.info.status == "FINISHED" and there.data.tags["zoerefine.digest"]
         for metric in ("loss", "val_acc"):
-            assert sorted(histories[metric]) == [(s, values[metric]) for s, values in run.rows]
+            assert histories[metric] == [(s, values[metric]) for s, values in run.rows]
 
 
 @pytest.mark.parametrize("way", ["contract", "tensorboard"])
@@ -86,7 +88,7 @@ def test_a_run_that_went_on_is_continued(logged, database, tmp_path):
     assert ", 1 continued, 5 there already" in export(place, database)
     assert ", 6 there already" in export(place, database)
     _, histories = read_back(database)["run0"]
-    assert len(histories["loss"]) == STEPS + 1 and sorted(histories["loss"])[-1] == (5, 0.125)
+    assert len(histories["loss"]) == STEPS + 1 and histories["loss"][-1] == (5, 0.125)
     assert len(histories["val_acc"]) == STEPS + 1
 
 
@@ -106,7 +108,7 @@ def test_the_latest_value_is_that_of_the_last_step_where_steps_are_fractions(
     assert ", 1 continued, 5 there already" in export(place, target)
     there, histories = read_back(target)["run0"]
     assert there.data.metrics["acc"] == 0.5 and "final.acc" not in there.data.metrics
-    assert sorted(histories["acc"]) == [(1, 0.1), (2, 0.2), (3, 0.9), (4, 0.5)]
+    assert histories["acc"] == [(1, 0.1), (2, 0.2), (3, 0.9), (4, 0.5)]
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -119,15 +121,7 @@ def test_a_run_made_again_at_its_path_is_a_new_one(name, logged, tmp_path):
         client = MlflowClient(mlflow_export.store_uri(str(target)))
         experiment = client.get_experiment_by_name("zoerefine").experiment_id
         found = client.search_runs([experiment], order_by=[mlflow_export.NEWEST_FIRST])
-        return [
-            (
-                run.data.metrics["acc"],
-                sorted(
-                    (m.step, m.value) for m in client.get_metric_history(run.info.run_id, "acc")
-                ),
-            )
-            for run in found
-        ]
+        return [(run.data.metrics["acc"], history(client, run, "acc")) for run in found]
 
     first = [{"step": step, "acc": acc} for step, acc in ((1, 0.1), (2, 0.2), (3, 0.9))]
     again = [{"step": step, "acc": acc} for step, acc in ((1, 0.3), (2, 0.4))]
@@ -146,15 +140,16 @@ def test_a_run_made_again_at_its_path_is_a_new_one(name, logged, tmp_path):
     assert histories()[0] == (0.4, [(1, 0.3), (2, 0.4)]) and len(histories()) == 3
 
 
-def test_a_final_value_that_changes_back_is_the_latest(logged, database, tmp_path):
+def test_a_final_value_has_a_name_of_its_own_and_is_the_latest(logged, database, tmp_path):
     place = copied(logged("contract"), tmp_path) / "run0"
     last = list(LOGGED[0].rows)[-1][1]["val_acc"]
     for count, value in enumerate((0.75, 0.5, 0.75, last)):
         document = {"val_acc": value, "parameters": value, "count": count}
         (place / "results.json").write_text(json.dumps(document))
         assert export(place, database).startswith(f"{int(not count)} run")
-        there, _ = read_back(database)["run0"]
-        assert there.data.metrics["final.val_acc"] == there.data.metrics["parameters"] == value
+        metrics = read_back(database)["run0"][0].data.metrics
+        assert metrics["final.val_acc"] == metrics["parameters"] == value
+        assert metrics["val_acc"] == last
 
 
 def tracked_of(values):
@@ -184,16 +179,6 @@ def test_an_export_that_was_interrupted_is_completed(logged, database, monkeypat
     found = read_back(database)
     assert len(found) == len(LOGGED)
     assert all(len(histories["loss"]) == STEPS for _, histories in found.values())
-
-
-def test_a_final_value_that_is_not_the_last_one_has_a_name_of_its_own(logged, database, tmp_path):
-    place = copied(logged("contract"), tmp_path)
-    (place / "run0" / "results.json").write_text('{"val_acc": 0.75, "parameters": 100}')
-    export(place, database)
-    there, _ = read_back(database)["run0"]
-    assert there.data.metrics["final.val_acc"] == 0.75
-    assert there.data.metrics["parameters"] == 100
-    assert there.data.metrics["val_acc"] == list(LOGGED[0].rows)[-1][1]["val_acc"]
 
 
 @pytest.mark.parametrize("name", TARGETS)
