@@ -1,13 +1,13 @@
 """Small C++ libraries that tests load, compiled against the installed torch's headers."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 from torch.utils.cpp_extension import include_paths, library_paths
 
+from tests.processes import run_program
 from zoerefine.base.files.atomic import digest_file, digest_json, replacing
 
 
@@ -23,6 +23,5 @@ def compiled_library(source, cache):
         libraries = [*(f"-L{folder}" for folder in library_paths()), "-ltorch_cpu", "-lc10"]
         with replacing(path) as temporary:
             words = ["g++", *flags, *folders, source, "-o", temporary, *libraries]
-            done = subprocess.run(words, capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr[-3000:]
+            run_program(words)
     return path

@@ -4,7 +4,6 @@ Where torch is not installed, tests that use one of them are left out (without_t
 """
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from tests.depth.exporting.substitute_engine import compiled_substitute
-from tests.processes import CHECKOUT, run_script
+from tests.processes import CHECKOUT, run_program, run_script
 from zoerefine.base.config import load_config
 from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.base.files.file_lock import lock
@@ -151,8 +150,7 @@ def aoti_bundle(request, trusted_bundles):
         if not path.exists():
             module = "tests.depth.exporting.without_torchscript"
             command = [sys.executable, "-W", "ignore", "-m", module, folder, "aoti"]
-            done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
-            assert (done.returncode, done.stderr) == (0, "")
+            assert run_program(command, cwd=CHECKOUT).stderr == ""
             (folder / "aoti").replace(path)
     trust(read_manifest(path)["digest"], path)  # it may have been built by other tests
     return path
@@ -179,8 +177,7 @@ def tensorrt_pt2_bundles(request, shared, trusted_bundles):
         shutil.copyfile(library, runtime)
         program = CHECKOUT / "tests" / "depth" / "exporting" / "pack_pt2.py"
         command = [sys.executable, "-W", "ignore", program, folder / "packages", folder]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-3000:]
+        run_program(command)
 
     folder = shared("tensorrt-pt2", make)
     for path in folder.glob("*.pt2"):

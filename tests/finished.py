@@ -13,8 +13,12 @@ class Finished(NamedTuple):
     err: str
 
 
-def run_here(capsys, *words):
-    """Run a command, with what it prints from its start to its end: run_here(...) -> Finished."""
+def run_here(capsys, *words, code=0):
+    """Run a command, with what it prints from its start to its end: run_here(...) -> Finished.
+
+    It must have the exit code 0, or `code`; None: any.
+    """
     capsys.readouterr()
-    code = main([str(word) for word in words])
-    return Finished(code, *capsys.readouterr())
+    done = Finished(main([str(word) for word in words]), *capsys.readouterr())
+    assert code in (None, done.code), done.err
+    return done

@@ -32,7 +32,7 @@ def children(pid):
 
 def descendants(pid):
     """All processes below a process, and itself."""
-    listing = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True).stdout
+    listing = run_program(["ps", "-eo", "pid,ppid"]).stdout
     parents = dict(map(int, line.split()) for line in listing.splitlines()[1:])
     found = {pid}
     while more := {child for child, parent in parents.items() if parent in found} - found:
@@ -121,12 +121,20 @@ def run_python(code, *words, folder=CHECKOUT):
     return completed(words, run_verb(["-c", code, *words], folder))
 
 
+def run_program(command, code=0, **options):
+    """Run a command, whose output is text; `options` are those of `subprocess.run`.
+
+    It must end with the exit code `code`; None: with any.
+    """
+    words = command if options.get("shell") else list(map(str, command))
+    done = subprocess.run(words, capture_output=True, text=True, **options)
+    assert code in (None, done.returncode), done.stdout[-3000:] + done.stderr[-3000:]
+    return done
+
+
 def run_new_python(code, *words, exit_code=0, **options):
     """Run code in a new Python process; `options` are those of `subprocess.run`."""
-    command = [sys.executable, "-c", code, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, **options)
-    assert done.returncode == exit_code, done.stderr
-    return done
+    return run_program([sys.executable, "-c", code, *words], exit_code, **options)
 
 
 def completed(words, done):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.ports import reserved_port
-from tests.processes import parent_of
+from tests.processes import parent_of, run_program
 
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch")
 PLACES = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -131,9 +131,7 @@ class SlurmCluster:
         self.start_one(node, "slurmd", "-D", "-N", node)
 
     def run(self, *command):
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
-        assert done.returncode == 0, (command, done.stderr)
-        return done.stdout
+        return run_program(command, env=self.environment).stdout
 
     def has_answered(self, *command):
         return subprocess.run(command, env=self.environment, capture_output=True).returncode == 0

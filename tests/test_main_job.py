@@ -2,13 +2,12 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.depth_fixtures import TINY
+from tests.processes import platform_command, run_program
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.changes import uncommitted_files
 from zoerefine.lab.launch.git.commands import head_commit
@@ -19,9 +18,8 @@ REAL = os.environ.get("ZOEREFINE_REAL_DATA", "")
 needs_git = pytest.mark.skipif(not head_commit(CHECKOUT), reason="this tree is not a git checkout")
 
 
-def run_script(folder, name, *words):
-    command = [sys.executable, CHECKOUT / "platform" / f"{name}.py", *words]
-    return subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True)
+def run_script(folder, name, *words, code=0):
+    return run_program(platform_command(name, *words), code, cwd=folder)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +31,6 @@ def launched(world, tmp_path_factory):
     where = ("--repo", CHECKOUT, "--commit", "HEAD", "--allow-dirty", "--home", folder / "home")
     values = ("DATA.ROOT", "data", "TRAIN.EPOCHS", "1")
     done = run_script(folder, "run_from_commit", *where, "--config", "tiny.yaml", *values)
-    assert done.returncode == 0, done.stdout + done.stderr
     return RunDir(Path(done.stdout.splitlines()[-1])), folder
 
 
@@ -65,12 +62,11 @@ def test_a_training_is_reproduced_bit_exactly_and_changed_data_are_named(launche
     run, folder = launched
     # From another folder: DATA.ROOT is still the folder of the first launch.
     words = (run.path, "--home", folder / "home")
-    done = run_script("/", "reproduce", *words)
-    assert (done.returncode, "exactly the same" in done.stdout) == (0, True), done.stdout
+    assert "exactly the same" in run_script("/", "reproduce", *words).stdout
     pictures = sorted((folder / "data" / "zoe_depth_raw").rglob("*.png"))
     shutil.copyfile(pictures[-1], pictures[0])
-    done = run_script("/", "reproduce", *words)
-    assert (done.returncode, "NOT REPRODUCIBLE: dataset_digest" in done.stdout) == (2, True)
+    done = run_script("/", "reproduce", *words, code=2)
+    assert "NOT REPRODUCIBLE: dataset_digest" in done.stdout
 
 
 @pytest.mark.skipif(not REAL, reason="ZOEREFINE_REAL_DATA names no folder of real frames")
@@ -83,7 +79,6 @@ def test_real_frames_are_refined_better_than_by_a_global_scale(tmp_path, script)
         "DATA.VAL_FRACTION", "0.0", "DATA.TEST_FRACTION", "0.0", "DATA.TEST_SCENES", f"['{last}']",
         "TRAIN.EPOCHS", "10", "MODEL.BASE", "8",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     run = RunDir(Path(done.stdout.splitlines()[-1]))
     test = run.read_json(run.results_file)["test"]
     assert test["refined"]["abs_rel"] < 0.9 * test["global_scale"]["abs_rel"]

@@ -1,11 +1,11 @@
 """The wheel, without a checkout: every command works from an empty folder."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_program
 from zoerefine.base.run_dir import RunDir
 from zoerefine.cli import COMMANDS
 
@@ -18,9 +18,7 @@ def wheel(installed, tmp_path):
 
     def run(*words, code=0, **variables):
         command, env = [installed / "zoerefine", *map(str, words)], run.environment | variables
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
-        assert done.returncode == code, done.stderr
-        return done
+        return run_program(command, code, cwd=tmp_path, env=env)
 
     run.environment = os.environ | {"PYTHONPATH": "", "ZOEREFINE_HOME": str(tmp_path / "home")}
     return run

@@ -8,13 +8,13 @@ train a smaller network for less, and its search of a script makes fewer trials.
 
 import os
 import re
-import subprocess
 import tomllib
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_program
 from tests.slurm import needs_slurm
 from tests.test_dockerfile import ONLY, modules_outside
 
@@ -42,8 +42,7 @@ def follow(installed, tmp_path, monkeypatch):
 
     def run(script):
         monkeypatch.setenv("PATH", f"{installed}{os.pathsep}{os.environ['PATH']}")
-        done = subprocess.run(["bash", "-c", script], cwd=here, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        done = run_program(["bash", "-c", script], cwd=here)
         return done.stdout + done.stderr
 
     return run

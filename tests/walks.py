@@ -1,11 +1,11 @@
 """Which files of the package a command passes, in all of its processes."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import zoerefine
+from tests.processes import run_program
 
 PACKAGE = Path(zoerefine.__file__).parent
 PROGRAM = "import sys; from zoerefine.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -52,7 +52,5 @@ def files_passed(folder, *words, begins, apart=()):
     for name, places in (("WALK_BEGINS", begins), ("WALK_APART", apart)):
         variables[name] = " ".join(str(PACKAGE / place) for place in places)
     environment = os.environ | {name: str(value) for name, value in variables.items()}
-    command = [sys.executable, "-c", PROGRAM, *map(str, words)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_program([sys.executable, "-c", PROGRAM, *words], cwd=folder, env=environment)
     return {str(Path(line).relative_to(PACKAGE)) for line in notes.read_text().splitlines()}

@@ -2,12 +2,13 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+
+from tests.processes import run_program
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -15,8 +16,7 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 def figures(path, *words):
     """The program's figures with a goal: {measure: (value, whether the goal is met)}."""
     command = [sys.executable, "-W", "ignore", BENCHMARKS / "kernels.py", "--json", path, *words]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_program(command)
     rows = json.loads(path.read_text())[:-1]
     return {row["measure"]: (row["value"], row["ok"]) for row in rows if row["goal"]}
 

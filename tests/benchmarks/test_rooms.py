@@ -2,7 +2,6 @@
 
 import json
 import math
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.processes import run_program
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.dataset import Clip
 from zoerefine.depth.data.loading.prefetch import DeviceBatch
@@ -113,8 +113,7 @@ def test_the_whole_benchmark_runs_on_a_small_world(tmp_path):
     rows = tmp_path / "rows.json"
     command = [sys.executable, "-W", "ignore", BENCHMARKS / "rooms.py", "--quick", "--json", rows,
                "CACHE.HEIGHT", "64", "CACHE.WIDTH", "96", "MODEL.BASE", "4"]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = run_program(command)
     *figures, _machine = json.loads(rows.read_text())
     found = {row["measure"]: row for row in figures}
     assert found["rooms"]["value"] == 4  # two folds of ten rooms in five

@@ -2,7 +2,6 @@
 
 import re
 import runpy
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +10,7 @@ import cv2
 import numpy as np
 import pytest
 
+from tests.processes import run_program
 from zoerefine.depth.data.networks import load_network
 from zoerefine.depth.infer import Refiner
 
@@ -20,13 +20,6 @@ pytestmark = pytest.mark.skipif(
 CAMERA = Path(__file__).resolve().parents[2] / "examples" / "camera.py"
 
 
-def run(folder, *words):
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", CAMERA, *map(str, words)],
-        cwd=folder, capture_output=True, text=True,
-    )  # fmt: skip
-
-
 def test_it_prints_the_distance_ahead_for_each_frame(exported_run, small_zoedepth, tmp_path):
     bundle = exported_run.bundle
     video = tmp_path / "a.mp4"
@@ -34,8 +27,8 @@ def test_it_prints_the_distance_ahead_for_each_frame(exported_run, small_zoedept
     for number in range(3):
         writer.write(np.full((48, 64, 3), 80 * number, np.uint8))
     writer.release()
-    done = run(tmp_path, bundle, "--camera", video, "--depth-model", small_zoedepth)
-    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-W", "ignore", CAMERA, bundle, "--camera", video]
+    done = run_program([*command, "--depth-model", small_zoedepth], cwd=tmp_path)
     lines = done.stdout.splitlines()
     assert len(lines) == 3
     refiner, network = Refiner.load(bundle), load_network(str(small_zoedepth))

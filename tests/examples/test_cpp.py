@@ -3,7 +3,6 @@
 import ctypes
 import os
 import shutil
-import subprocess
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 from tests.depth.exporting.substitute_engine import compiled_substitute, embed
+from tests.processes import run_program
 from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest
 
@@ -43,8 +43,7 @@ def programs(request):
         ["cmake", "-S", SOURCES, "-B", build, "-DCMAKE_BUILD_TYPE=Release", prefix],
         ["cmake", "--build", build, "--parallel", "2"],
     ):
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        run_program(command)
     return built
 
 
@@ -78,18 +77,23 @@ def frame(tmp_path):
     return rgb, zoe
 
 
-def run(program, folder, *words, env=None):
+def run(program, folder, *words, code=0, env=None):
     # As many threads as here: the order of summation depends on it.
     env = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())} | (env or {})
-    return subprocess.run(
-        [program, *map(str, words)], cwd=folder, env=env, capture_output=True, text=True
-    )
+    return run_program([program, *words], code, cwd=folder, env=env)
+
+
+def error_of(program, folder, *words, env=None):
+    """What it prints when it fails: one line."""
+    done = run(program, folder, *words, code=2, env=env)
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
 
 
 def check_output(program, bundle, frame, folder, *more):
     """The program's results are those of Python, bit by bit."""
     done = run(program, folder, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm", *more)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stderr == ""
     rgb, zoe = frame
     expected = load_bundle(bundle).arrays(rgb[None], zoe[None])
     for name, output in zip(("refined.pgm", "refined.pgm.confidence.pgm"), expected, strict=True):
@@ -113,11 +117,9 @@ def test_a_bundle_with_a_tensorrt_engine_runs_once_the_runtime_is_loaded(
     torch.ops.load_library(runtime)
     bundle = embed(tmp_path / "r.ts")
     words = (bundle, "rgb.ppm", "zoe.pgm", "refined.pgm", "cpu")
-    done = run(program, tmp_path, *words)
-    assert done.returncode == 2
+    done = run(program, tmp_path, *words, code=2)
     assert "Unknown type name '__torch__.torch.classes.tensorrt.Engine'" in done.stderr
-    done = run(program, tmp_path, *words, runtime)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run(program, tmp_path, *words, runtime).stderr == ""
     refined = cv2.imread(str(tmp_path / "refined.pgm"), cv2.IMREAD_UNCHANGED)
     rgb, zoe = frame
     np.testing.assert_array_equal(refined, load_bundle(bundle)(rgb[None], zoe[None])[0])
@@ -130,9 +132,8 @@ def test_a_package_with_a_tensorrt_engine_runs_once_the_runtime_is_loaded(
     runtime = compiled_substitute(request.config.cache)
     torch.ops.load_library(runtime)
     check_output(pt2_program, bundle, frame, tmp_path, runtime)
-    done = run(pt2_program, tmp_path, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm")
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "2.pt2: " in done.stderr and "torch.classes.tensorrt.Engine" in done.stderr
+    line = error_of(pt2_program, tmp_path, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm")
+    assert "2.pt2: " in line and "torch.classes.tensorrt.Engine" in line
 
 
 @contextmanager
@@ -157,41 +158,36 @@ def test_a_bundle_is_read_once_verified_and_only_loaded_if_it_is_trusted(
     digest = read_manifest(bundle)["digest"]
     words = programs[number], tmp_path, bundle, "rgb.ppm", "zoe.pgm", "refined.pgm"
     with counted_openings(bundle) as openings:
-        assert run(*words).returncode == 0
+        run(*words)
     assert len(openings) == 1
 
     trusted = tmp_path / "trusted.txt"
-    done = run(*words, env={"ZOEREFINE_TRUSTED": str(trusted)})
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert f"add the line {digest} to {trusted}" in done.stderr
+    env = {"ZOEREFINE_TRUSTED": str(trusted)}
+    assert f"add the line {digest} to {trusted}" in error_of(*words, env=env)
     trusted.write_text(f"{digest[:-1]}0 x\n{digest}\n")
-    assert run(*words, env={"ZOEREFINE_TRUSTED": str(trusted)}).returncode == 0
+    run(*words, env=env)
 
     data = bytearray(bundle.read_bytes())
+    altered = f"error: {bundle} is no engine bundle, or was altered after it was built\n"
     for place in (0, len(data) // 2, len(data) - 65, len(data) - 1):
         data[place] ^= 1
         bundle.write_bytes(data)
         data[place] ^= 1
-        done = run(*words)
-        assert done.returncode == 2
-        assert (
-            done.stderr
-            == f"error: {bundle} is no engine bundle, or was altered after it was built\n"
-        )
+        assert error_of(*words) == altered
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=PROGRAMS)
 def test_a_pipe_and_a_folder_are_one_line(programs, frame, tmp_path, number):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path):
-        done = run(programs[number], tmp_path, path, "rgb.ppm", "zoe.pgm", "out.pgm")
-        assert done.stderr == f"error: {path} is not a regular file that can be read\n"
+        line = error_of(programs[number], tmp_path, path, "rgb.ppm", "zoe.pgm", "out.pgm")
+        assert line == f"error: {path} is not a regular file that can be read\n"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_missing_gpu_is_one_line(program, bundle, frame, tmp_path):
-    done = run(program, tmp_path, bundle, "rgb.ppm", "zoe.pgm", "out.pgm", "cuda")
-    assert done.stderr == "error: cuda: this machine, or the libtorch in use, has no GPU\n"
+    line = error_of(program, tmp_path, bundle, "rgb.ppm", "zoe.pgm", "out.pgm", "cuda")
+    assert line == "error: cuda: this machine, or the libtorch in use, has no GPU\n"
 
 
 @pytest.mark.parametrize(
@@ -217,10 +213,8 @@ def test_its_errors_are_one_line(program, bundle, frame, tmp_path, words, messag
     (tmp_path / "huge.ppm").write_bytes(b"P6 9999999999 9999999999 255\nRGB")
     cv2.imwrite(str(tmp_path / "small.ppm"), np.zeros((4, 4, 3), np.uint8))
     cv2.imwrite(str(tmp_path / "small.pgm"), np.full((4, 4), 600, np.uint16))
-    done = run(program, tmp_path, *(bundle if word == "BUNDLE" else word for word in words))
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    words = (bundle if word == "BUNDLE" else word for word in words)
+    assert message in error_of(program, tmp_path, *words)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +227,4 @@ def test_its_errors_are_one_line(program, bundle, frame, tmp_path, words, messag
     ],
 )
 def test_errors_with_packages_are_one_line(pt2_program, frame, tmp_path, words, message):
-    done = run(pt2_program, tmp_path, *words)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert message in error_of(pt2_program, tmp_path, *words)

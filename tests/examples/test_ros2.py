@@ -25,17 +25,12 @@ def test_it_gives_the_messages_that_a_bag_gets(exported_run, tmp_path, encoding)
     words = [tmp_path / "in", "--out", tmp_path / "out", "--encoding", encoding, "--batch", 1]
     assert main(["bag", str(exported_run.bundle), *map(str, words)]) == 0
     refine = DepthRefiner(Refiner.load(exported_run.bundle), bags.TYPES.types[bags.IMAGE], encoding)
-    inputs, expected = (
-        bags.read_bag(tmp_path / "in"),
-        bags.read_bag(tmp_path / "out")["/zoerefine/depth"],
-    )
-    for (_, picture), (_, depth), (_, refined) in zip(
-        inputs[bags.COLOR], inputs[bags.DEPTH], expected, strict=True
-    ):
-        found = refine(picture, depth)
-        assert bytes(bags.TYPES.serialize_cdr(found, bags.IMAGE)) == bytes(
-            bags.TYPES.serialize_cdr(refined, bags.IMAGE)
-        )
+    inputs, expected = (bags.read_bag(tmp_path / name) for name in ("in", "out"))
+    messages = (inputs[bags.COLOR], inputs[bags.DEPTH], expected["/zoerefine/depth"])
+    for (_, picture), (_, depth), (_, refined) in zip(*messages, strict=True):
+        ours, theirs = (bags.TYPES.serialize_cdr(one, bags.IMAGE)
+                        for one in (refine(picture, depth), refined))  # fmt: skip
+        assert bytes(ours) == bytes(theirs)
 
 
 def test_wrong_messages_raise_one_line(exported_run):

@@ -2,7 +2,6 @@
 
 import math
 import os
-import subprocess
 import sys
 import time
 
@@ -12,6 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.processes import run_program
 from zoerefine.base.config import defaults, load_config, merge, save_config, to_dict
 from zoerefine.base.config.loading import resolve_config, resolve_path
 from zoerefine.base.errors import UserError
@@ -149,9 +149,7 @@ def test_a_config_that_a_command_prints_is_read_and_one_in_a_pipe_is_not_waited_
 
     def command(words):
         text = f"{sys.executable} -m zoerefine {words}"
-        return subprocess.run(
-            ["bash", "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=60
-        )
+        return run_program(["bash", "-c", text], None, cwd=tmp_path, timeout=60)
 
     for words in ("train --config pipe.yaml", "search --config pipe.yaml --plan"):
         done = command(words)

@@ -35,9 +35,7 @@ def refused(data_command):
     """Run one that must fail with one line: refused("inspect", folder) -> the line."""
 
     def run(*words):
-        done = data_command(*words)
-        assert done.code == 2, done
-        [line] = done.err.splitlines()
+        [line] = data_command(*words, code=2).err.splitlines()
         return line
 
     return run

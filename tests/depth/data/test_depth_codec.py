@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 from zoerefine.depth.data import depth_codec
 from zoerefine.depth.data.area_mean import valid_area_mean
 
-ENCODINGS = [
-    depth_codec.HABITATDYN,
-    depth_codec.MILLIMETRES,
-    depth_codec.ZOEDEPTH,
-    depth_codec.DepthEncoding(8, 1, 0.02),
-    depth_codec.DepthEncoding(16, 1, 5e-4),
-]
+NAMED = [depth_codec.HABITATDYN, depth_codec.MILLIMETRES, depth_codec.ZOEDEPTH]
+ENCODINGS = [*NAMED, *(depth_codec.DepthEncoding(*of) for of in ((8, 1, 0.02), (16, 1, 5e-4)))]
 
 
 def test_each_encoding_has_the_metres_of_its_definition():

@@ -172,8 +172,7 @@ def test_depth_anythings_depth_has_its_range_and_depth_pros_the_field_of_view(ne
 @pytest.mark.parametrize("make", [dpt, lambda: depth_anything("relative")])
 def test_relative_networks_are_refused_with_the_reason(make, tmp_path, pictures, data_command):
     folder = save(make, tmp_path / "relative", ANYTHING_PROCESSOR)
-    done = data_command("pseudo", pictures, "--model", folder)
-    assert done.code == 2
+    done = data_command("pseudo", pictures, "--model", folder, code=2)
     assert "predicts relative depth, which has no unit: its scale and offset differ" in done.err
     assert not (pictures / "pseudo").exists()
 
@@ -241,6 +240,10 @@ def test_damaged_networks_are_one_line(networks, tmp_path, fault):
 DESCRIPTION = {"name": "tiny", "height": 24, "width": 32, "unit": "m", **IMAGENET}
 
 
+GREY = np.full((1, 48, 64, 3), 51, np.uint8)
+GREY_VALUE = 40 + 10 * (0.2 - IMAGENET["mean"][0]) / IMAGENET["std"][0]  # what `Bright` makes of it
+
+
 class Bright(torch.nn.Module):
     """Depth that grows with the normalised red: a network whose output can be computed."""
 
@@ -284,44 +287,46 @@ def test_an_onnx_file_with_a_description_makes_pseudo_depth(onnx_file, pictures,
     network = load_network(str(path))
     assert network.source.name == "tiny"
     check_made(done, pictures, network)
-    grey = np.full((1, 48, 64, 3), 51, np.uint8)
-    expected_m = 40 + 10 * (0.2 - IMAGENET["mean"][0]) / IMAGENET["std"][0]
-    np.testing.assert_allclose(network.predict(grey), np.full((1, 48, 64), expected_m), rtol=1e-5)
+    expected_m = np.full((1, 48, 64), GREY_VALUE)
+    np.testing.assert_allclose(network.predict(GREY), expected_m, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("unit", "metres"), [("mm", lambda v: v / 1000), ("1/m", lambda v: 1 / v)])
 def test_the_unit_and_the_layout_of_an_onnx_file_are_heeded(onnx_file, unit, metres):
     path = onnx_file(channels_first=False, unit=unit)
-    grey = np.full((1, 48, 64, 3), 51, np.uint8)
-    value = 40 + 10 * (0.2 - IMAGENET["mean"][0]) / IMAGENET["std"][0]
-    expected_m = np.full((1, 48, 64), metres(value))
-    np.testing.assert_allclose(load_network(str(path)).predict(grey), expected_m, rtol=1e-5)
+    expected_m = np.full((1, 48, 64), metres(GREY_VALUE))
+    np.testing.assert_allclose(load_network(str(path)).predict(GREY), expected_m, rtol=1e-5)
+
+
+def check_cameras(network, root):
+    """The pseudo depth of each frame is that of its camera; returns the last frame."""
+    for frame in open_dataset(root).frames:
+        expected_m = network.predict(read_rgb(frame.rgb)[None], frame.intrinsics)[0]
+        np.testing.assert_allclose(read_zoe(frame.zoe) / 256, expected_m, atol=1 / 256)
+    return frame
 
 
 def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_command, monkeypatch):
     """metres = output * focal length / 300, in pixels of the network's input of 32x24."""
     plain = load_network(str(onnx_file()))
     path = onnx_file(focal=300)
-    network, grey = load_network(str(path)), np.full((1, 48, 64, 3), 51, np.uint8)
+    network = load_network(str(path))
     given = Intrinsics(100, 120, 32, 24)
-    found_m = network.predict(grey, given)
-    np.testing.assert_allclose(found_m, plain.predict(grey) * (50 + 60) / 2 / 300, rtol=1e-6)
+    found_m = network.predict(GREY, given)
+    np.testing.assert_allclose(found_m, plain.predict(GREY) * (50 + 60) / 2 / 300, rtol=1e-6)
     with pytest.raises(UserError, match=r"tiny needs the camera's focal length: give --intrinsics"):
-        network.predict(grey)
+        network.predict(GREY)
     with pytest.raises(UserError, match="principal point outside a picture of 30x48"):
-        network.predict(grey[:, :, :30], given)
+        network.predict(GREY[:, :, :30], given)
 
-    done = data_command("pseudo", pictures, "--model", path)
-    assert done.code == 2 and "tiny needs the camera's focal length" in done.err
+    done = data_command("pseudo", pictures, "--model", path, code=2)
+    assert "tiny needs the camera's focal length" in done.err
     listed = pictures / "frames.csv"
     head, *rows = listed.read_text().splitlines()
     cameras = [f"{row},{100 + 9 * k},120,32,24" for k, row in enumerate(rows)]
     listed.write_text("\n".join([f"{head},fx,fy,cx,cy", *cameras]) + "\n")
     done = data_command("pseudo", pictures, "--model", path)
-    assert done.code == 0, done.err
-    for frame in open_dataset(pictures).frames:
-        expected_m = network.predict(read_rgb(frame.rgb)[None], frame.intrinsics)[0]
-        np.testing.assert_allclose(read_zoe(frame.zoe) / 256, expected_m, atol=1 / 256)
+    frame = check_cameras(network, pictures)
 
     again = data_command("pseudo", pictures, "--model", path)
     assert again.out.startswith("0 of ") and "which camera" not in again.err
@@ -340,9 +345,7 @@ def test_a_focal_term_makes_metres_of_the_camera(onnx_file, pictures, data_comma
     listed.write_text("\n".join(lines) + "\n")
     done = data_command("pseudo", pictures, "--model", path)
     assert done.out.startswith(f"{len(rows)} of {len(rows)} frames got"), done.err
-    for frame in open_dataset(pictures).frames:
-        expected_m = network.predict(read_rgb(frame.rgb)[None], frame.intrinsics)[0]
-        np.testing.assert_allclose(read_zoe(frame.zoe) / 256, expected_m, atol=1 / 256)
+    frame = check_cameras(network, pictures)
 
     monkeypatch.chdir(pictures.parent)
     camera = ("--intrinsics", "100", "120", "32", "24")

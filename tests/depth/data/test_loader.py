@@ -26,21 +26,10 @@ from zoerefine.depth.data.loading.tiers import place_records
 CPU = torch.device("cpu")
 
 
-def loader(
-    packed,
-    batch=3,
-    seed=0,
-    order="shuffle",
-    tier="mmap",
-    threads=2,
-    rank=0,
-    world=1,
-    pinned=False,
-    copy=False,
-):
+def loader(packed, batch=3, seed=0, order="shuffle", tier="mmap", threads=2, **options):
     packed = place_records(packed, tier, CPU)
     sampler = Sampler(packed, np.arange(len(packed)), batch, seed, OrderOptions(order))
-    return Loader(packed, sampler, threads, rank, world, pinned, copy)
+    return Loader(packed, sampler, threads, **options)
 
 
 def flat(lists):

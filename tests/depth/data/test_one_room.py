@@ -50,11 +50,8 @@ def test_clips_of_many_rooms_are_not_taken_for_one(many_rooms):
 
 def test_one_clip_of_another_room_is_enough_for_no_warning(one_room, many_rooms):
     other = [replace(frame, clip="other") for frame in many_rooms.frames if frame.clip == "0054"]
-    mixed = replace(
-        one_room,
-        frames=(*one_room.frames, *other),
-        clips=(*one_room.clips, Clip("other", "other")),
-    )
+    clips = (*one_room.clips, Clip("other", "other"))
+    mixed = replace(one_room, frames=(*one_room.frames, *other), clips=clips)
     assert not compare_rooms(mixed).is_one_room
 
 

@@ -16,10 +16,11 @@ import pytest
 from PIL import Image
 
 from tests.depth.data.conftest import build
-from tests.processes import ended, kills
+from tests.processes import ended, kills, run_program
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json
+from zoerefine.base.files.images import write_png
 from zoerefine.base.machine.memory import PAGE
 from zoerefine.depth.data.cache.cache import (
     BROKEN,
@@ -244,10 +245,7 @@ def test_a_file_that_is_listed_in_another_column_is_packed_again(copied_world, t
 
 def listed_clips(root, files, names):
     """A frames.csv of scenes a and b, each a clip; the letter of each frame's clip in `names`."""
-    rows = [
-        f"{clip},{rgb},{depth},{zoe},0.04"
-        for clip, (rgb, depth, zoe) in zip(names, files, strict=True)
-    ]
+    rows = [",".join([clip, *paths, "0.04"]) for clip, paths in zip(names, files, strict=True)]
     (root / "frames.csv").write_text("\n".join(["clip,rgb,depth,pseudo,depth_unit_m", *rows]))
     return build(root, root / "c")
 
@@ -255,7 +253,7 @@ def listed_clips(root, files, names):
 def test_a_frame_that_is_listed_in_another_clip_is_packed_again(copied_world, tmp_path, capsys):
     """Its files and its place among the frames are the same, but its scene is another one."""
     files = [
-        [path.relative_to(tmp_path) for path in list(frame.files.values())[:3]]
+        [str(path.relative_to(tmp_path)) for path in list(frame.files.values())[:3]]
         for frame in frames_of(copied_world)[:4]
     ]
     first, second = (listed_clips(tmp_path, files, names) for names in ("aabb", "abbb"))
@@ -366,9 +364,8 @@ def test_a_build_leaves_no_file_open(world, tmp_path):
         "from pathlib import Path\n"
         f"build_cache(open_dataset({str(world)!r}), 24, 32, Path({str(tmp_path)!r}))\n"
     )
-    command = [sys.executable, "-W", "error::ResourceWarning", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, "ResourceWarning" in done.stderr) == (0, False), done.stderr
+    done = run_program([sys.executable, "-W", "error::ResourceWarning", "-c", program])
+    assert "ResourceWarning" not in done.stderr, done.stderr
 
 
 def test_too_little_disk_space_is_an_error_before_anything_is_written(world, tmp_path):
@@ -523,16 +520,13 @@ def test_file_names_may_have_characters_beyond_ascii(tmp_path, world):
     names = "été.jpg", "tiefe-é.png", "偽.png"
     for source, name in zip(list(frame.files.values())[:3], names, strict=True):
         shutil.copy(source, folder / name)
-    cv2.imwrite(str(tmp_path / "d.png"), np.full((48, 64), 2000, np.uint16))
-    shutil.move(tmp_path / "d.png", folder / "tiefe-é.png")
-    (folder / "frames.csv").write_text(
-        "clip,rgb,depth,pseudo\nküche,été.jpg,tiefe-é.png,偽.png\n", encoding="utf-8"
-    )
+    write_png(folder / "tiefe-é.png", np.full((48, 64), 2000, np.uint16))
+    text = "clip,rgb,depth,pseudo\nküche,été.jpg,tiefe-é.png,偽.png\n"
+    (folder / "frames.csv").write_text(text, encoding="utf-8")
     cache = build(folder, tmp_path / "c")
     assert cache.frame_name(0) == "küche/küche/été"
-    np.testing.assert_array_equal(
-        cache.read(0)["rgb"], read_frame(frame, HABITATDYN, 24, 32)["rgb"]
-    )
+    expected = read_frame(frame, HABITATDYN, 24, 32)["rgb"]
+    np.testing.assert_array_equal(cache.read(0)["rgb"], expected)
 
 
 def test_inspect_reads_every_frame_and_names_files_without_a_frame(copied_world, data_command):
@@ -540,8 +534,7 @@ def test_inspect_reads_every_frame_and_names_files_without_a_frame(copied_world,
     shutil.copy(frames_of(copied_world)[0].zoe, stray)
     path = frames_of(copied_world)[1].rgb
     cut_short(path)
-    done = data_command("inspect", copied_world, "--picture", "sheet.png")
-    assert done.code == 1
+    done = data_command("inspect", copied_world, "--picture", "sheet.png", code=1)
     assert f"{stray} belongs to no frame" in done.out
     assert str(path) in done.out
     assert "faults: 2" in done.out

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -17,11 +16,11 @@ import pytest
 import torch
 
 from tests.depth.exporting.without_torchscript import HEIGHT, WIDTH, make_source
+from tests.processes import run_program
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.processor import describe_processor
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_bundle, read_manifest
 from zoerefine.depth.exporting.bundle.containers import PT2, container_of
-from zoerefine.depth.exporting.engine_choice import kinds_for_auto
 from zoerefine.depth.exporting.engine_kinds import Bundle
 from zoerefine.depth.exporting.engines import aoti_engine
 from zoerefine.depth.exporting.shipped_module import core_of
@@ -47,7 +46,7 @@ print("torch._inductor.codecache" in sys.modules)
 def run_elsewhere(bundle, inputs, outputs, **env):
     """Run a bundle in a process with this environment."""
     words = [sys.executable, "-c", RUN, bundle, inputs, outputs]
-    return subprocess.run(words, env=os.environ | env, capture_output=True, text=True)
+    return run_program(words, None, env=os.environ | env)
 
 
 @pytest.mark.numeric
@@ -98,9 +97,7 @@ def test_its_code_needs_no_instructions_beyond_avx2(aoti_bundle, tmp_path):
     if not shutil.which("objdump"):
         pytest.skip("objdump is not installed: apt-get install binutils")
     library = library_of(aoti_bundle, tmp_path)
-    lines = subprocess.run(
-        ["objdump", "-d", "--no-show-raw-insn", library], capture_output=True, text=True
-    ).stdout.splitlines()
+    lines = run_program(["objdump", "-d", "--no-show-raw-insn", library]).stdout.splitlines()
     assert sum("%ymm" in line for line in lines) > 100  # otherwise it would not be vectorized
     assert [line for line in lines if BEYOND_AVX2.search(line)] == []
     assert BEYOND_AVX2.search("vaddps 0x40(%rax),%zmm1,%zmm2")
@@ -122,8 +119,8 @@ def test_a_processor_without_avx2_is_refused_in_one_line(aoti_bundle, tmp_path):
 @on_cpu
 def test_nothing_can_be_built_without_avx2_or_a_compiler(run, command, monkeypatch):
     monkeypatch.setenv("CXX", "absent-compiler")
-    done = command("export", run.path, "--engine", "aoti")
-    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    done = command("export", run.path, "--engine", "aoti", code=2)
+    assert len(done.err.splitlines()) == 1
     assert "there is no absent-compiler: apt-get install g++" in done.err
     monkeypatch.delenv("CXX")
     monkeypatch.setattr(aoti_engine, "vector_set", lambda: "DEFAULT")
@@ -228,8 +225,8 @@ def gpu_at_hand(monkeypatch):
 
 @on_cpu
 def test_missing_cuda_headers_are_one_line(run, command, gpu_at_hand):
-    done = command("export", run.path, "--engine", "aoti")
-    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    done = command("export", run.path, "--engine", "aoti", code=2)
+    assert len(done.err.splitlines()) == 1
     assert "aoti for a GPU needs CUDA's headers, and cuda_runtime.h was not found" in done.err
     assert "nvidia/cu13 after `pip install 'nvidia-cuda-runtime==13.0.*' 'nvidia-" in done.err
 
@@ -238,8 +235,8 @@ def test_missing_cuda_headers_are_one_line(run, command, gpu_at_hand):
 def test_torch_before_2_13_builds_none_for_a_gpu(run, command, gpu_at_hand, monkeypatch):
     """An H200 with torch 2.11: the process that loaded one ended in a segmentation fault."""
     monkeypatch.setattr(aoti_engine, "TORCH", (2, 12))
-    done = command("export", run.path, "--engine", "aoti")
-    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    done = command("export", run.path, "--engine", "aoti", code=2)
+    assert len(done.err.splitlines()) == 1
     assert "aoti for a GPU needs torch 2.13" in done.err
 
 
@@ -263,11 +260,8 @@ OF_TORCH = "torch/csrc/inductor/aoti_include/cuda.h"  # what every engine for a 
 def compile_header(folder):
     """The errors of a C++ compiler for torch's header, with CUDA's headers in a folder."""
     words = ["g++", "-std=c++20", "-fsyntax-only", "-DUSE_CUDA", "-x", "c++", "-"]
-    folders = [Path(torch.__file__).parent / "include", folder]
-    return subprocess.run(
-        [*words, *(f"-I{one}" for one in folders)],
-        input=f"#include <{OF_TORCH}>\n", capture_output=True, text=True,
-    ).stderr  # fmt: skip
+    words += [f"-I{one}" for one in (Path(torch.__file__).parent / "include", folder)]
+    return run_program(words, None, input=f"#include <{OF_TORCH}>\n").stderr
 
 
 def test_cuda_headers_that_are_asked_for_are_those_that_torchs_header_needs(tmp_path):
@@ -281,10 +275,6 @@ def test_cuda_headers_that_are_asked_for_are_those_that_torchs_header_needs(tmp_
             if path.name != name.split("/")[0]:
                 (folder / path.name).symlink_to(path)
         assert f"error: {name}: No such file" in compile_header(folder)
-
-
-def test_auto_leaves_it_out_since_a_build_takes_most_of_a_minute():
-    assert "aoti" not in [kind.NAME for kind in kinds_for_auto({})]
 
 
 def test_the_bundle_is_a_package_of_torch_export(aoti_bundle):

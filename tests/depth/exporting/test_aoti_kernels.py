@@ -1,7 +1,6 @@
 """Triton kernels of `aoti` engines compile for every kind of GPU, without a GPU."""
 
 import json
-import subprocess
 import sys
 from itertools import product
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cpp_library import compiled_library
+from tests.processes import run_program
 from zoerefine.base.registries import NETWORKS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,8 +33,7 @@ def test_all_but_convolutions_and_area_means_are_kernels_for_every_gpu(
     guard = compiled_library(source, request.config.cache)
     program = "tests.depth.exporting.compile_for_gpus"
     words = [sys.executable, "-W", "ignore", "-m", program, TRITON, guard, same, *architectures]
-    done = subprocess.run(words, input=json.dumps(cases), capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = run_program(words, input=json.dumps(cases), cwd=ROOT)
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["failed"] == []
     assert report["targets"] == {f"sm_{one}": report["different"] for one in architectures}

@@ -1,13 +1,12 @@
 """The file formats of bundles: one manifest and one face, and no altered byte is accepted."""
 
 import shutil
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from tests.processes import CHECKOUT
+from tests.processes import CHECKOUT, run_program
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import BUNDLE_NAMES
 from zoerefine.depth.exporting.bundle import bundle as bundles
@@ -133,11 +132,8 @@ def test_without_torchscript_the_other_kinds_export_and_run(paths, tmp_path):
     it cannot hide from that check.
     """
     kinds = [name for name in paths if name not in ("torchscript", "aoti")]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", WITHOUT_TORCHSCRIPT, tmp_path, *kinds,
-         "torchscript"],
-        cwd=CHECKOUT, capture_output=True, text=True,
-    )  # fmt: skip
+    program = [sys.executable, "-W", "ignore", "-m", WITHOUT_TORCHSCRIPT]
+    done = run_program([*program, tmp_path, *kinds, "torchscript"], code=1, cwd=CHECKOUT)
     assert done.stdout.split() == kinds, done.stderr[-2000:]
     assert "TorchScript is used" in done.stderr
 
@@ -152,4 +148,5 @@ def test_a_folder_stands_for_the_bundle_that_was_exported_last(run, command):
     assert f"using {last}" in done.err
     assert f"bundle      {last}" in done.out
     assert f"zoerefine show {last}" in command("show", run.path).out
-    assert "zoerefine export" in command("infer", run.path.parent, "--rgb", "a", "--out", "b").err
+    done = command("infer", run.path.parent, "--rgb", "a", "--out", "b", code=2)
+    assert "zoerefine export" in done.err

@@ -1,12 +1,12 @@
 """TorchScript engines with the fuser of CUDA builds of torch (NNC), forced on for the CPU."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.processes import run_program
 from zoerefine.base.registries import NETWORKS
 
 pytestmark = pytest.mark.numeric
@@ -20,8 +20,7 @@ SPREAD_ALLOWED = {"fp32": 0.1, "bf16": 30.0, "fp16": 5.0, "processing": 0.1}  # 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_precision_batch_and_size_runs_many_times_and_agrees_with_eager(network):
     """In a process of its own, for which the fuser is switched on."""
-    done = subprocess.run([sys.executable, PROGRAM, network], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = run_program([sys.executable, PROGRAM, network])
     found = {precision: figures for precision, *figures in LINE.findall(done.stdout)}
     assert set(found) == set(ALLOWED)
     for precision, (difference, of_spread, change, groups) in found.items():

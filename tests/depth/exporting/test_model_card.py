@@ -87,9 +87,8 @@ def test_a_better_refiner_has_no_warning_but_that_it_is_not_calibrated(card_for)
 def test_results_that_speak_against_a_refiner_are_a_warning(card_for):
     """training/test_verdict.py has every warning."""
     card = card_for(**GOOD | {"refined": {"abs_rel": 0.2}})
-    assert re.search(
-        r"> \*\*Warning:\*\* .*is not better than the pseudo depth times the single", card
-    )
+    warning = r"> \*\*Warning:\*\* .*is not better than the pseudo depth times the single"
+    assert re.search(warning, card)
 
 
 def test_a_bundle_that_multiplies_by_one_factor_says_so_everywhere(run, command):
@@ -123,9 +122,8 @@ def test_show_says_where_it_is(run, command):
     card = run.engine / MODEL_CARD
     assert f"model card  {card}" in command("show", run.bundle).out
     card.unlink()  # the bundle was copied elsewhere
-    assert f"model card  unzip -p {run.bundle} '*/extra/{MODEL_CARD}'" in (
-        command("show", run.bundle).out
-    )
+    inside = f"model card  unzip -p {run.bundle} '*/extra/{MODEL_CARD}'"
+    assert inside in command("show", run.bundle).out
 
 
 def test_show_has_the_pseudo_depths_metrics_beside_those_of_refined_depth(run, command):
@@ -133,7 +131,6 @@ def test_show_has_the_pseudo_depths_metrics_beside_those_of_refined_depth(run, c
     pseudo, refined = test["pseudo"]["abs_rel"], test["refined"]["abs_rel"]
     beside = f" {refined:.6g} (pseudo depth {pseudo:.6g}"
     ratio = f", ratio {test['ratio']['abs_rel']:.3f})"
-    assert (
-        f"test.refined.abs_rel                    {beside}{ratio}" in command("show", run.path).out
-    )
+    line = f"test.refined.abs_rel                    {beside}{ratio}"
+    assert line in command("show", run.path).out
     assert f"  abs_rel                                 {beside})" in command("show", run.bundle).out

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
 import sys
 import sysconfig
 import venv
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.processes import run_program
 from tests.test_dockerfile import ONLY
 
 # torch, NumPy, PyYAML, and what torch requires.
@@ -27,8 +27,8 @@ NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has 
 
 
 def on_gpu(*words, **variables):
-    command = [sys.executable, "-W", "ignore", ON_GPU, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | variables)
+    command = [sys.executable, "-W", "ignore", ON_GPU, *words]
+    return run_program(command, env=os.environ | variables)
 
 
 # What a GPU machine with no more than common packages lacks.
@@ -42,7 +42,6 @@ def test_without_a_gpu_and_many_packages_small_versions_run_to_the_end(tmp_path)
     out = tmp_path / "rows"
     (tmp_path / "sitecustomize.py").write_text(ONLY.format(blocked=ABSENT))
     done = on_gpu(*sections, "--out", out, PYTHONPATH=str(tmp_path))
-    assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"no GPU: torch {torch.__version__} finds none.")
     rows = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
     measures = [row["measure"] for row in rows]
@@ -82,8 +81,7 @@ def test_with_only_torch_numpy_and_yaml_engines_are_measured_and_the_rest_names_
             (bare / name).symlink_to(Path(found) / name)
     command = [tmp_path / "bare" / "bin" / "python", "-W", "ignore", ON_GPU, "--out", tmp_path]
     alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, capture_output=True, text=True, env=alone)
-    assert done.returncode == 0, done.stderr
+    done = run_program(command, env=alone)
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert re.findall("^== (.+)$", done.stdout, re.MULTILINE) == [
         "whole_run", "calls", "engines", "step", "embedded", "loading", "training", "gpu_tests"
@@ -172,8 +170,5 @@ def test_packages_on_the_callers_pythonpath_reach_the_sections(tmp_path):
         f"runpy.run_path({str(ON_GPU / '__main__.py')!r}, run_name='imported')\n"
         "subprocess.run([sys.executable, '-c', 'import carried, common'])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-    )  # fmt: skip
-    assert done.stderr == ""
+    variables = os.environ | {"PYTHONPATH": str(tmp_path)}
+    assert run_program([sys.executable, "-c", program], env=variables).stderr == ""

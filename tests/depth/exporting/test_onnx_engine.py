@@ -2,7 +2,6 @@
 
 import importlib.util
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import torch
 
 from tests.depth.exporting.sources import random_source
+from tests.processes import run_program
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import NETWORKS
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest, save_bundle
@@ -106,7 +106,6 @@ def test_its_metadata_can_be_read_with_onnx_and_by_the_printed_command(run, comm
 
     shutil.rmtree(run.engine)  # what an earlier test has built would be used again
     done = command("export", run.path, "--engine", "onnx", "--precision", "fp32")
-    assert done.code == 0, done.err
     path = run.engine / "refiner.onnx"
     assert "ONNX Runtime" in done.err
     assert "computes on CPU, 1 thread" in done.err or torch.get_num_threads() > 1
@@ -116,8 +115,7 @@ def test_its_metadata_can_be_read_with_onnx_and_by_the_printed_command(run, comm
     assert "zoerefine infer refiner.onnx" in card
     assert metadata["sha256"] == read_manifest(path)["digest"]
     printing = ONNX.print_command(path, "MODEL_CARD.md").replace("python", sys.executable, 1)
-    printed = subprocess.run(printing, shell=True, capture_output=True, text=True)
-    assert printed.stdout.strip() == card.strip(), printed.stderr
+    assert run_program(printing, shell=True).stdout.strip() == card.strip()
 
 
 @pytest.fixture
@@ -146,11 +144,8 @@ print("without torch")
 
 def run_without_torch(code, *words):
     """Run code in such a process; returns its output."""
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH.format(code=code), *map(str, words)],
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert "without torch" in done.stdout, done.stderr[-3000:]
+    done = run_program([sys.executable, "-c", WITHOUT_TORCH.format(code=code), *words])
+    assert "without torch" in done.stdout
     return done
 
 
@@ -280,8 +275,8 @@ def test_nvidias_plugin_for_rtx_cards_is_left_out_where_it_cannot_be_loaded(tmp_
     code = f"def get_library_path():\n    return {str(library)!r}\n"
     (package / "__init__.py").write_text(code)
     words = [sys.executable, "-c", f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n{PLUGIN}"]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert done.stdout == "['CPUExecutionProvider'] []\n", done.stderr
+    done = run_program(words)
+    assert done.stdout == "['CPUExecutionProvider'] []\n"
     assert f"{kind.PLUGIN} is left out: " in done.stderr and "Traceback" not in done.stderr
 
 
@@ -305,7 +300,6 @@ def test_a_model_for_triton_has_the_names_types_and_sizes_of_the_graph(run, comm
     from google.protobuf import text_format
 
     done = command("export", run.path, "--triton", tmp_path / "models", "--precision", "fp32")
-    assert done.code == 0, done.err
     model = tmp_path / "models" / "refiner"
     assert done.out.splitlines()[-1] == str(model)
     config = text_format.Parse((model / "config.pbtxt").read_text(), definition.ModelConfig())
@@ -330,8 +324,8 @@ def test_a_model_for_triton_has_the_names_types_and_sizes_of_the_graph(run, comm
 def test_only_onnx_bundles_become_models_for_triton(run, command, tmp_path):
     with pytest.raises(UserError, match="Triton takes bundles of the kind onnx"):
         write_model_repository(run.bundle, tmp_path)
-    done = command("export", run.path, "--triton", tmp_path, "--engine", "torchscript")
-    assert (done.code, "--triton exports the engine onnx" in done.err) == (2, True)
+    done = command("export", run.path, "--triton", tmp_path, "--engine", "torchscript", code=2)
+    assert "--triton exports the engine onnx" in done.err
     assert not list(tmp_path.glob("refiner*"))
 
 

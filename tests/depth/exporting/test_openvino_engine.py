@@ -1,7 +1,6 @@
 """The OpenVINO engine and signals of its process."""
 
 import gc
-import subprocess
 import sys
 import weakref
 from importlib.util import find_spec
@@ -9,6 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from tests.depth.exporting.sources import untrained_source
+from tests.processes import run_program
 from zoerefine.depth.exporting.engine_kinds import engine_kind
 
 pytestmark = pytest.mark.skipif(find_spec("openvino") is None, reason="OpenVINO is not installed")
@@ -36,9 +36,8 @@ signal.raise_signal(signal.SIGINT)
 
 
 def test_ctrl_c_after_engines_were_freed_is_handled(tmp_path):
-    command = [sys.executable, "-c", PROGRAM, tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr
+    done = run_program([sys.executable, "-c", PROGRAM, tmp_path], timeout=300)
+    assert done.stdout == "handled\n"
 
 
 def test_a_source_is_freed_after_its_engines_are_built():

@@ -9,7 +9,6 @@ import ast
 import json
 import re
 import shutil
-import subprocess
 import sys
 from importlib.metadata import version
 from itertools import product
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run_program
 from zoerefine.base.registries import NETWORKS
 from zoerefine.depth.exporting.engine_kinds import engine_kind
 from zoerefine.depth.exporting.verify import TOLERANCES
@@ -85,11 +85,8 @@ def lower(package, cases, folder):
     for name in ("torch_tensorrt", "dllist"):
         shutil.copytree(PACKAGE / name, folder / name, ignore=binaries)
     program = Path(__file__).with_name("lower_on_rtx.py")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", program, folder, package],
-        input=json.dumps(cases), capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    command = [sys.executable, "-W", "ignore", program, folder, package]
+    done = run_program(command, input=json.dumps(cases))
     found = json.loads(done.stdout.splitlines()[-1])
     return dict(zip(cases, found, strict=True))
 

@@ -13,8 +13,6 @@ from tests.depth.exporting.substitute_engine import ABI, compiled_substitute
 from tests.processes import CHECKOUT, run_new_python, run_python
 from zoerefine.base.errors import UserError
 from zoerefine.depth.exporting.bundle.bundle import load_bundle
-from zoerefine.depth.exporting.engine_choice import kinds_for_auto
-from zoerefine.depth.exporting.engine_kinds import engine_kind
 from zoerefine.depth.exporting.verify import compare_with_eager
 
 RUN = """
@@ -80,8 +78,3 @@ def test_a_batch_that_the_engine_does_not_take_is_one_line(tensorrt_pt2_bundles,
         UserError, match=r"does not run at batch 17: .*setting the input shape: not"
     ):
         compare_with_eager(engine.forward, twice, rgb, zoe, (17,))
-
-
-def test_auto_leaves_it_out():
-    assert "tensorrt-pt2" not in [kind.NAME for kind in kinds_for_auto({})]
-    assert engine_kind("tensorrt-pt2").missing_requirement() or torch.cuda.is_available()

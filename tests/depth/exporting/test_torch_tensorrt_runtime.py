@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 import torch
 
 from tests.depth.exporting.substitute_engine import compiled_substitute, embed
+from tests.processes import run_program
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES, LEAN = Path(sys.prefix) / "torch-tensorrt", Path(sys.prefix) / "gpu-tests"
@@ -45,10 +45,7 @@ def libraries(tmp_path_factory):
 
 
 def run(command, folder, text=""):
-    words = ["bash", "-c", command]
-    done = subprocess.run(words, cwd=folder, input=text, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_program(["bash", "-c", command], cwd=folder, input=text).stdout
 
 
 def functions_of_cuda():
@@ -114,7 +111,7 @@ def load_with(libraries, *bundles):
     cudart = PACKAGES / "nvidia" / "cu13" / "lib"
     paths = {"LD_LIBRARY_PATH": f"{libraries}:{cudart}", "PYTHONPATH": f"{ROOT}:{PACKAGES}"}
     words = [sys.executable, "-W", "ignore", "-c", PROGRAM, *bundles]
-    return subprocess.run(words, env=os.environ | paths, capture_output=True, text=True)
+    return run_program(words, None, env=os.environ | paths)
 
 
 def test_the_real_runtime_is_loaded_without_tensorrts_packages_and_full_libraries(answers):

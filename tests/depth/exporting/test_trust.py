@@ -72,14 +72,9 @@ def test_the_list_is_in_the_state_folder_of_the_user(tmp_path, monkeypatch):
 
 
 def test_a_claim_cannot_add_lines_or_escapes_to_a_message(trust_list):
-    manifest = {
-        "run": "x\n\x1b[31merror: " + "y" * 500,
-        "commit": 7,
-        "digest": DIGEST,
-        "engine": "x",
-    }
+    claims = {"run": "x\n\x1b[31merror: " + "y" * 500, "commit": 7, "engine": "x"}
     with pytest.raises(UserError) as caught:
-        require_trust("foreign.ts", manifest, accept=False)
+        require_trust("foreign.ts", MANIFEST | claims, accept=False)
     assert "\x1b" not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "y" * 100 not in str(caught.value)

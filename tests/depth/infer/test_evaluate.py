@@ -51,7 +51,6 @@ def metres_of_8_bits(folder):
 
 def test_metrics_are_those_computed_independently_with_the_ratio(infer, truth):
     done = infer(*FOLDERS, "--eval", "truth")
-    assert done.code == 0, done.err
     wanted = expected(metres_of_8_bits(truth))
     report = json.loads(Path("out/metrics.json").read_text())
     assert report["frames"] == 16
@@ -66,8 +65,7 @@ def test_metrics_are_those_computed_independently_with_the_ratio(infer, truth):
 def test_true_depth_that_is_all_out_of_range_is_named_and_the_exit_code_is_1(infer, truth):
     for path in truth.rglob("*.png"):
         cv2.imwrite(str(path), np.full((480, 640), 60_000, np.uint16))  # not millimetres
-    done = infer(*FOLDERS, "--eval", "truth")
-    assert done.code == 1, done.err
+    done = infer(*FOLDERS, "--eval", "truth", code=1)
     assert "--eval truth: no frame has a pixel with both pseudo depth and true depth" in done.out
     assert "compared with" not in done.out and len(list(Path("out/depth").rglob("*.png"))) == 16
 
@@ -101,7 +99,6 @@ def test_the_truth_is_in_the_unit_that_its_data_set_states(infer, truth):
     for listed, folder in ((lines[:4], "truth"), (lines, "truth"), (lines, "linked")):
         Path("frames.csv").write_text("\n".join(listed))
         done = infer(*FOLDERS, "--eval", folder)
-        assert done.code == 0, done.err
         assert "unit of the true depth: 0.02 m, as its data set states\n" in done.err
         report = json.loads(Path("out/metrics.json").read_text())
         assert report["refined"] == pytest.approx(expected(stated_m)["refined"], rel=1e-9)
@@ -119,8 +116,7 @@ def test_kept_frames_count_like_newly_refined_ones(infer, truth):
 def test_a_damaged_truth_is_named_and_not_compared(infer, truth):
     (truth / "0054" / "00001.png").write_bytes(b"no picture")
     cv2.imwrite(str(truth / "0108" / "00000.png"), np.full((10, 10), 100, np.uint8))
-    done = infer(*FOLDERS, "--eval", "truth", "-q")
-    assert done.code == 1
+    done = infer(*FOLDERS, "--eval", "truth", "-q", code=1)
     assert "compared with the true depth of 14 frames" in done.out
     assert "0054/00001 is not compared" in done.err
     assert "0108/00000 is not compared" in done.err
@@ -129,8 +125,7 @@ def test_a_damaged_truth_is_named_and_not_compared(infer, truth):
 def test_where_no_truth_can_be_read_nothing_else_is_guessed(infer, truth):
     for path in truth.rglob("*.png"):
         path.write_bytes(b"no picture")
-    done = infer(*FOLDERS, "--eval", "truth", "-q")
-    assert done.code == 1
+    done = infer(*FOLDERS, "--eval", "truth", "-q", code=1)
     assert "so there are no metrics; 16 could not be compared: see above\n" in done.out
 
 
@@ -186,7 +181,6 @@ def test_a_refiner_that_is_no_better_is_to_be_left_away(infer, truth):
     for name, true_m in metres_of_8_bits(truth).items():
         cv2.imwrite(str(Path("zoe") / name), np.rint(true_m * 256).astype(np.uint16))
     done = infer(*FOLDERS, "--eval", "truth")
-    assert done.code == 0, done.err
     report = json.loads(Path("out/metrics.json").read_text())
     error = f"abs_rel is {report['refined']['abs_rel']:.4f} with it"
     assert f"leave the refiner out: {error} and 0.0" in done.out

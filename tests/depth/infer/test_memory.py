@@ -1,13 +1,13 @@
 """Memory of an inference: bounded by bytes, whatever the size of the frames."""
 
 import re
-import subprocess
 import sys
 
 import cv2
 import numpy as np
 import pytest
 
+from tests.processes import run_program
 from zoerefine.depth.infer.inference import BYTES_PER_PIXEL, FrameMemory
 
 SIDE, FRAMES = 1536, 24
@@ -59,10 +59,7 @@ def large_frames(tmp_path_factory):
 
 def test_large_frames_take_a_bounded_memory(large_frames, bundle, tmp_path):
     words = ["--rgb", large_frames / "rgb", "--depth", large_frames / "zoe", "--out", tmp_path]
-    done = subprocess.run(
-        [sys.executable, "-c", LITTLE_MEMORY, bundle, *words], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_program([sys.executable, "-c", LITTLE_MEMORY, bundle, *words])
     assert f"{FRAMES} frames refined, 0 kept, 0 left out" in done.stdout
     peak = int(re.search(r"^peak (\d+)$", done.stdout, re.MULTILINE)[1])
     assert peak < ALLOWED

@@ -44,9 +44,8 @@ def assert_depth(folder, expected):
 
 
 def test_points_correct_the_output_of_a_refiner(infer, points):
-    assert infer(*SOURCES, "--out", "plain").code == 0
-    done = infer(*SOURCES, "--out", "out", "--points", "given")
-    assert done.code == 0, done.err
+    infer(*SOURCES, "--out", "plain")
+    infer(*SOURCES, "--out", "out", "--points", "given")
     expected = by_points("plain/depth", points, for_engines.corrected)
     assert len(expected) == NAMES
     assert_depth("out/depth", expected)
@@ -55,15 +54,14 @@ def test_points_correct_the_output_of_a_refiner(infer, points):
 def test_points_alone_correct_the_pseudo_depth_without_a_refiner(alone, points):
     drawings = ("--picture", "a.png", "--video", "a.mp4", "--colors")
     words = (*SOURCES, "--out", "out", "--points", "given", "--eval", "truth", *drawings)
-    code, out, err = alone(*words)
-    assert code == 0, err
+    done = alone(*words)
     assert Path("a.png").exists() and Path("a.mp4").exists()
     assert_depth("out/depth", by_points("zoe", points, for_engines.points_alone_u16))
     report = json.loads(Path("out/metrics.json").read_text())
     assert report["points"] == report["refined"]
     assert report["refined"]["abs_rel"] < 0.5 * report["pseudo"]["abs_rel"]
     assert "none: metric points alone" in Path("out/outputs.json").read_text()
-    header = next(line for line in out.splitlines() if "pseudo" in line)
+    header = next(line for line in done.out.splitlines() if "pseudo" in line)
     assert header.split() == ["pseudo", "points", "refined", "ratio"]
 
 
@@ -74,9 +72,9 @@ def test_frames_are_corrected_again_when_their_points_change(alone, points):
     changed.write_text("x,y,metres\n10,10,2.5\n")
     assert "1 frames refined, 15 kept" in alone(*words)[1]
     changed.unlink()
-    _, out, _ = alone(*words)
-    assert "1 frames refined, 15 kept" in out
-    assert "1 of 16 frames have no points" in out
+    done = alone(*words)
+    assert "1 frames refined, 15 kept" in done.out
+    assert "1 of 16 frames have no points" in done.out
     name = changed.relative_to("given").with_suffix(".png")
     np.testing.assert_array_equal(read_zoe("out/depth" / name), read_zoe("zoe" / name))
 
@@ -84,10 +82,18 @@ def test_frames_are_corrected_again_when_their_points_change(alone, points):
 def test_a_frame_with_damaged_points_is_named_and_left_out(alone, points):
     damaged = sorted(Path("given").rglob("*.csv"))[3]
     damaged.write_text("x,y,metres\n10,10,2.5\n10,10,near\n")
-    code, out, err = alone(*SOURCES, "--out", "out", "--points", "given")
-    assert code == 1
-    assert f"{damaged} line 3: metres must be a number, got 'near'" in out + err
-    assert "15 frames refined" in out
+    done = alone(*SOURCES, "--out", "out", "--points", "given", code=1)
+    assert f"{damaged} line 3: metres must be a number, got 'near'" in done.out + done.err
+    assert "15 frames refined" in done.out
+
+
+def scale_points(files, factor):
+    """Write CSV files of points in another unit."""
+    for path in files:
+        head, *rows = path.read_text().splitlines()
+        cells = [row.split(",") for row in rows]
+        scaled = [f"{x},{y},{min(1000, factor * float(metres))}," for x, y, metres, _ in cells]
+        path.write_text("\n".join([head, *scaled]) + "\n")
 
 
 @pytest.mark.parametrize(
@@ -97,28 +103,15 @@ def test_a_frame_with_damaged_points_is_named_and_left_out(alone, points):
 )
 def test_points_in_another_unit_are_named(alone, points, request, factor, unit, by_network):
     path = sorted(Path("given").rglob("*.csv"))[2]
-    head, *rows = path.read_text().splitlines()
-    near = [row.split(",") for row in rows]
-    scaled = [f"{x},{y},{min(1000, factor * float(metres))}," for x, y, metres, _ in near]
-    path.write_text("\n".join([head, *scaled]) + "\n")
+    scale_points([path], factor)
     rgb, zoe, given = (f"{folder}/{path.parent.name}" for folder in ("rgb", "zoe", "given"))
     depth = ("--depth", zoe)
     if by_network:
         depth = ("--depth-model", request.getfixturevalue("small_zoedepth"))
-    code, out, err = alone("--rgb", rgb, *depth, "--out", "out", "--points", given)
-    assert code == 1
-    assert "3 frames refined, 0 kept, 1 left out" in out
-    assert f"{path}: what was measured is" in out + err
-    assert f"{unit}; write metres" in out + err
-
-
-def scale_points(folder, factor):
-    """Write all CSV files of points below a folder in another unit."""
-    for path in sorted(Path(folder).rglob("*.csv")):
-        head, *rows = path.read_text().splitlines()
-        cells = [row.split(",") for row in rows]
-        scaled = [f"{x},{y},{min(1000, factor * float(metres))}," for x, y, metres, _ in cells]
-        path.write_text("\n".join([head, *scaled]) + "\n")
+    done = alone("--rgb", rgb, *depth, "--out", "out", "--points", given, code=1)
+    assert "3 frames refined, 0 kept, 1 left out" in done.out
+    assert f"{path}: what was measured is" in done.out + done.err
+    assert f"{unit}; write metres" in done.out + done.err
 
 
 @pytest.mark.parametrize("by_network", [False, True])
@@ -132,28 +125,28 @@ def test_points_in_feet_are_asked_about_once_for_their_folder(alone, points, req
             depth_m = read_zoe("out/zoe_depth_raw" / name) / 256
             rows = [f"{x},5,{depth_m[5, x]}," for x in (3, 9, 15)]
             path.write_text("\n".join(["x,y,metres,sigma", *rows]) + "\n")
-    scale_points("given", 1 / 0.3048)
-    code, _, err = alone(*words)
-    assert code == 0, err
-    [line] = [line for line in err.splitlines() if "feet" in line]
+    scale_points(Path("given").rglob("*.csv"), 1 / 0.3048)
+    done = alone(*words)
+    [line] = [line for line in done.err.splitlines() if "feet" in line]
     assert line.startswith("warning: given: 1") and " of 16 frames are about " in line
     assert line.endswith(" times what is predicted: if they are in feet, write metres")
 
 
 @pytest.mark.parametrize("factor", [0.4, 1.6])
 def test_a_network_that_is_far_off_is_not_asked_about(alone, points, factor):
-    scale_points("given", factor)
-    code, _, err = alone(*SOURCES, "--out", "out", "--points", "given", "-q")
-    assert (code, err) == (0, "")
+    scale_points(Path("given").rglob("*.csv"), factor)
+    done = alone(*SOURCES, "--out", "out", "--points", "given", "-q")
+    assert done.err == ""
 
 
 @pytest.mark.parametrize(("factor", "unit"), [(100, "centimetres"), (1000, "millimetres")])
 def test_a_folder_of_points_in_another_unit_is_refused(alone, points, factor, unit):
-    scale_points("given", factor)
-    code, _, err = alone(*SOURCES, "--out", "out", "--points", "given")
-    assert code == 2 and not Path("out/depth").exists()
-    assert err.startswith("error: given: what was measured is ") and len(err.splitlines()) == 1
-    assert err.strip().endswith(f" it seems to be in {unit}; write metres")
+    scale_points(Path("given").rglob("*.csv"), factor)
+    done = alone(*SOURCES, "--out", "out", "--points", "given", code=2)
+    assert not Path("out/depth").exists()
+    assert len(done.err.splitlines()) == 1
+    assert done.err.startswith("error: given: what was measured is ")
+    assert done.err.strip().endswith(f" it seems to be in {unit}; write metres")
 
 
 def test_points_of_calls_in_another_unit_are_refused_or_asked_about_once(bundle, capsys):
@@ -185,9 +178,8 @@ def test_wrong_options_are_one_line(alone, points, words, line):
         Path(folder).mkdir(parents=True)
     if words[1:] == ["out/depth"]:
         shutil.copytree("given", "out/depth", dirs_exist_ok=True)
-    code, _, err = alone(*SOURCES, "--out", "out", *words)
-    assert code == 2
-    assert line in err and len(err.strip().splitlines()) == 1
+    done = alone(*SOURCES, "--out", "out", *words, code=2)
+    assert line in done.err and len(done.err.strip().splitlines()) == 1
 
 
 def inside(depth, spread, truth_m):
@@ -199,24 +191,19 @@ def inside(depth, spread, truth_m):
 
 def test_confidence_of_points_is_by_the_points(alone, points, bundle):
     words = (*SOURCES, "--points", "given", "--confidence", "--picture", "a.png")
-    code, _, err = alone(*words, "--out", "out")
-    assert code == 0, err
+    alone(*words, "--out", "out")
     shares = []
     for path in sorted(Path("out/confidence").rglob("*.png")):
         name = path.relative_to("out/confidence")
         zoe, spread = read_zoe(Path("zoe") / name), read_zoe(path)
         found = points.read(str(name.with_suffix("")), *zoe.shape)
         np.testing.assert_array_equal(spread, for_engines.spread_u16(zoe, found))
-        depth, truth_m = (
-            read_zoe(Path("out/depth") / name),
-            read_truth_m(Path("truth") / name, None),
-        )
-        shares.append(inside(depth, spread, truth_m))
+        truth_m = read_truth_m(Path("truth") / name, None)
+        shares.append(inside(read_zoe(Path("out/depth") / name), spread, truth_m))
         assert np.median(spread[spread > 0]) < for_engines.WITHOUT_POINTS * 10_000 / 2
     assert len(shares) == NAMES and 0.85 < np.mean(shares) < 0.99
     # A refiner that takes no points: they correct its output.
-    code, _, err = alone(str(bundle), *words, "--out", "refined")
-    assert code == 0, err
+    alone(str(bundle), *words, "--out", "refined")
     refiner, name = Refiner.load(bundle), sorted(Path("zoe").rglob("*.png"))[0].relative_to("zoe")
     rgb, zoe = read_rgb(Path("rgb") / name.with_suffix(".jpg")), read_zoe(Path("zoe") / name)
     found = points.read(str(name.with_suffix("")), *zoe.shape)
@@ -234,12 +221,11 @@ def test_a_frame_without_points_keeps_the_confidence_that_there_is(alone, points
     for path in sorted(Path("given").rglob("*.csv"))[1:]:
         path.unlink()
     words = (*SOURCES, "--points", "given", "--confidence")
-    assert infer(*words, "--out", "refined").code == 0
+    infer(*words, "--out", "refined")
     assert alone(*words, "--out", "alone")[0] == 0
     names = [path.relative_to("zoe") for path in sorted(Path("zoe").rglob("*.png"))]
-    assert (
-        read_zoe("refined/confidence" / names[0]) != read_zoe("plain/confidence" / names[0])
-    ).any()
+    first = [read_zoe(f"{out}/confidence" / names[0]) for out in ("refined", "plain")]
+    assert (first[0] != first[1]).any()
     for name in names[1:]:
         own, found = (read_zoe(f"{out}/confidence" / name) for out in ("plain", "refined"))
         np.testing.assert_array_equal(found, own)

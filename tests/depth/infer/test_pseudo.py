@@ -1,6 +1,7 @@
 """Pictures without depth: a network is run on them; and pseudo depth of which network is taken."""
 
 import shutil
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,10 +24,8 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def refine(infer, small_zoedepth):
     """Refine rgb/ without --depth, with the small ZoeDepth, which the bundle does not know."""
-    return lambda *words: infer(
-        "--rgb", "rgb", "--out", "out", "--depth-model", small_zoedepth, "--batch", "3",
-        "--any-pseudo", *words,
-    )  # fmt: skip
+    words = ("--rgb", "rgb", "--out", "out", "--depth-model", small_zoedepth, "--batch", "3")
+    return partial(infer, *words, "--any-pseudo")
 
 
 def test_pictures_get_zoedepths_output_and_it_is_kept(refine, make_pair, small_zoedepth, engine):
@@ -34,7 +33,6 @@ def test_pictures_get_zoedepths_output_and_it_is_kept(refine, make_pair, small_z
     for number, size in enumerate(sizes):
         make_pair(f"{number}", *size, seed=number)
     done = refine()
-    assert done.code == 0, done.err
     assert "3 frames refined" in done.out
     network = load_network(str(small_zoedepth))
     for number in range(len(sizes)):
@@ -75,9 +73,8 @@ def test_kept_pseudo_depth_can_be_given_as_depth(refine, infer, make_pair):
     refine()
     first = read_zoe(Path("out/depth/0.png"))
     words = ("--rgb", "rgb", "--depth", "out/zoe_depth_raw", "--out", "out")
-    assert "--any-pseudo" in infer(*words).err  # the folder states its network
+    assert "--any-pseudo" in infer(*words, code=2).err  # the folder states its network
     done = infer(*words, "--any-pseudo")
-    assert done.code == 0, done.err
     assert "1 frames refined" in done.out  # again, because its inputs are other files now
     np.testing.assert_array_equal(read_zoe(Path("out/depth/0.png")), first)
 
@@ -93,22 +90,20 @@ def test_a_damaged_picture_is_left_out_before_zoedepth(refine, make_pair):
     make_pair("0")
     make_pair("1")
     Path("rgb/0.jpg").write_bytes(b"no picture")
-    done = refine()
-    assert done.code == 1
+    done = refine(code=1)
     assert "1 frames refined, 0 kept, 1 left out" in done.out
     assert not Path("out/zoe_depth_raw/0.png").exists()
 
 
 def test_a_missing_zoedepth_is_one_line(infer, make_pair, tmp_path):
     make_pair("0")
-    done = infer("--rgb", "rgb", "--out", "out", "--depth-model", tmp_path / "nothing")
-    assert done.code == 2
+    done = infer("--rgb", "rgb", "--out", "out", "--depth-model", tmp_path / "nothing", code=2)
     assert f"no depth network in {tmp_path / 'nothing'}" in done.err
     assert not Path("out").exists()
 
 
-def refine_files(infer, *words):
-    return infer("--rgb", "rgb", "--depth", "zoe", "--out", "out", *words)
+def refine_files(infer, *words, code=0):
+    return infer("--rgb", "rgb", "--depth", "zoe", "--out", "out", *words, code=code)
 
 
 def test_the_network_travels_from_the_data_to_checkpoint_results_and_bundle(exported_run):
@@ -122,37 +117,35 @@ def test_the_network_travels_from_the_data_to_checkpoint_results_and_bundle(expo
 
 def test_depth_of_the_network_that_training_had_is_refined_without_a_word(infer, clips):
     done = refine_files(infer)
-    assert done.code == 0, done.err
     assert "trained on" not in done.err
 
 
 def test_depth_of_another_network_is_refused_until_it_is_accepted(infer, clips):
     write_source(Path("zoe/0054"), PseudoSource("other", "1234"))
-    done = refine_files(infer)
-    assert done.code == 2 and done.err.count("\n") == 1
+    done = refine_files(infer, code=2)
+    assert done.err.count("\n") == 1
     assert "zoe mixes pseudo depth of other (1234) and of synthetic" in done.err
     write_source(Path("zoe"), PseudoSource("other", "1234"))
-    done = refine_files(infer)
-    assert done.code == 2 and done.err.count("\n") == 1
+    done = refine_files(infer, code=2)
+    assert done.err.count("\n") == 1
     assert "was trained on pseudo depth of synthetic" in done.err
     assert "would refine that of other (1234)" in done.err
     assert not Path("out").exists()
-    assert refine_files(infer, "--any-pseudo").code == 0
+    refine_files(infer, "--any-pseudo")
 
 
 def test_depth_that_is_refined_already_is_refused_until_it_is_accepted(infer, clips):
-    assert refine_files(infer).code == 0
+    refine_files(infer)
     words = ("--rgb", "rgb", "--depth", "out/depth", "--out", "twice")
-    done = infer(*words)
-    assert done.code == 2 and done.err.count("\n") == 1
+    done = infer(*words, code=2)
+    assert done.err.count("\n") == 1
     assert ".png is depth that bundle " in done.err and "has refined, no pseudo depth" in done.err
-    assert infer(*words, "--any-pseudo").code == 0
+    infer(*words, "--any-pseudo")
 
 
 def test_depth_of_unknown_origin_is_refined_with_one_note(infer, clips):
     Path("zoe/pseudo.json").unlink()
     done = refine_files(infer)
-    assert done.code == 0, done.err
     [note] = [line for line in done.err.splitlines() if "was trained on" in line]
     assert note.endswith("it now refines that of: unknown")
 
@@ -161,8 +154,8 @@ def test_a_network_that_training_did_not_have_is_refused_before_anything_is_writ
     infer, make_pair, small_zoedepth
 ):
     make_pair("0")
-    done = infer("--rgb", "rgb", "--out", "out", "--depth-model", small_zoedepth)
-    assert done.code == 2 and "accept it with --any-pseudo" in done.err
+    done = infer("--rgb", "rgb", "--out", "out", "--depth-model", small_zoedepth, code=2)
+    assert "accept it with --any-pseudo" in done.err
     assert not list(Path("out").rglob("*.*"))
 
 
@@ -173,6 +166,5 @@ def test_the_network_that_training_had_is_run_and_stated(
     copy_bundle(read_bundle(bundle), tmp_path / "its.ts", {"pseudo": source.as_json()}, {})
     make_pair("0")
     done = alone("its.ts", "--rgb", "rgb", "--out", "out", "--depth-model", small_zoedepth)
-    assert done.code == 0, done.err
     assert "trained on" not in done.err
     assert source_of(Path("out/zoe_depth_raw")) == source

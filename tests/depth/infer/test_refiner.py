@@ -140,25 +140,18 @@ def test_a_view_of_another_array_is_accepted(refiner, frames):
 @pytest.mark.parametrize(
     ("rgb", "zoe", "message"),
     [
-        (
-            np.zeros((4, 6, 3), np.float32),
-            np.zeros((4, 6), np.uint16),
-            r"rgb is float32 \[4, 6, 3\]",
-        ),
-        (np.zeros((3, 4, 6), np.uint8), np.zeros((4, 6), np.uint16), r"rgb is uint8 \[3, 4, 6\]"),
-        (np.zeros((4, 6, 3), np.uint8), np.zeros((6, 4), np.uint16), r"for this rgb give \[4, 6\]"),
-        (
-            np.zeros((2, 4, 6, 3), np.uint8),
-            np.zeros((4, 6), np.uint16),
-            r"rgb give \[2, 4, 6\]",
-        ),
-        (np.zeros((4, 6, 3), np.uint8), np.zeros((4, 6), np.int32), "zoe is int32"),
-        (np.zeros((0, 4, 6, 3), np.uint8), np.zeros((0, 4, 6), np.uint16), "holds no picture"),
+        ("float32 4 6 3", "uint16 4 6", r"rgb is float32 \[4, 6, 3\]"),
+        ("uint8 3 4 6", "uint16 4 6", r"rgb is uint8 \[3, 4, 6\]"),
+        ("uint8 4 6 3", "uint16 6 4", r"for this rgb give \[4, 6\]"),
+        ("uint8 2 4 6 3", "uint16 4 6", r"rgb give \[2, 4, 6\]"),
+        ("uint8 4 6 3", "int32 4 6", "zoe is int32"),
+        ("uint8 0 4 6 3", "uint16 0 4 6", "holds no picture"),
     ],
 )
 def test_other_shapes_and_types_are_refused_in_one_line(refiner, rgb, zoe, message):
+    arrays = [np.zeros(list(map(int, sizes)), kind) for kind, *sizes in (rgb.split(), zoe.split())]
     with pytest.raises(UserError, match=message):
-        refiner(rgb, zoe)
+        refiner(*arrays)
 
 
 @pytest.mark.filterwarnings("ignore")  # torch announces its nested tensors

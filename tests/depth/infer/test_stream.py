@@ -1,13 +1,11 @@
 """The filter over time: what it does to depth, and that `Refiner` offers it in two forms."""
 
-import subprocess
-import sys
-
 import cv2
 import numpy as np
 import pytest
 import torch
 
+from tests.processes import run_new_python
 from zoerefine.depth.infer import Refiner
 from zoerefine.depth.infer.inference import points_alone
 from zoerefine.depth.infer.stream import step
@@ -212,5 +210,5 @@ for number in range(2):
     stream(np.zeros((48, 64, 3), np.uint8), np.full((48, 64), 500 + number, np.uint16))
 print("torch" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = run_new_python(program)
     assert (done.stdout, done.stderr) == ("False\n", "")

@@ -1,8 +1,6 @@
 """A room's calibration: its algebra by another way, and what wrong measurements do."""
 
 import math
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.processes import run_new_python
 from zoerefine.depth.points import room as room_module
 from zoerefine.depth.points.room import (
     Measurement,
@@ -171,8 +170,7 @@ def test_the_intervals_of_factor_and_range_become_narrower():
 
 def test_it_needs_no_torch():
     program = "import sys, zoerefine.depth.points.measured; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "False\n", done.stderr
+    assert run_new_python(program).stdout == "False\n"
 
 
 def test_the_gain_of_a_place_is_what_measuring_it_removes():

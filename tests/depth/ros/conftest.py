@@ -25,8 +25,7 @@ def refused(bag, tmp_path):
 
     def run(*words):
         before = sorted(tmp_path.rglob("*"))
-        done = bag(*words)
-        assert done.code == 2, done
+        done = bag(*words, code=2)
         *_, line = done.err.splitlines()
         assert line.startswith("error: ") and "Traceback" not in done.err
         assert sorted(tmp_path.rglob("*")) == before

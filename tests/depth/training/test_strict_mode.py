@@ -1,6 +1,5 @@
 """Nothing that a training computes is refused on a GPU in strict mode: checked without a GPU."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import torch
 
 from tests.cpp_library import compiled_library
 from tests.depth.training.strict_mode import REFUSED, StrictCuda, documented
+from tests.processes import run_program
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.device import DTYPES
 from zoerefine.base.registries import LOSS_TERMS, NETWORKS
@@ -52,12 +52,9 @@ def test_on_fake_gpu_tensors_nothing_is_refused_or_mixed(tiny, request, network,
     library = "" if torch.version.cuda else compiled_library(guard, request.config.cache)
     words = "MODEL.NAME", network, "MODEL.BASE", 8, "MODEL.POINTS", points
     options = *words, "LOSS.TERMS", EVERY_TERM, *AUGMENT
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.depth.training.walk_on_fake_cuda", library,
-         tiny, *map(str, options)],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.stdout.split() == list(DTYPES), done.stderr[-3000:]
+    program = [sys.executable, "-W", "ignore", "-m", "tests.depth.training.walk_on_fake_cuda"]
+    done = run_program([*program, library, tiny, *options], cwd=ROOT)
+    assert done.stdout.split() == list(DTYPES)
 
 
 def test_the_table_has_all_that_the_installed_torch_documents():

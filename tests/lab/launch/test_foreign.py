@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.foreign import KINDS, Gate
 from tests.lab.launch.conftest import SCRIPT
-from tests.processes import killed_at_end, run_zoerefine, zoerefine_command
+from tests.processes import killed_at_end, run_program, run_zoerefine, zoerefine_command
 from zoerefine.base.run_dir import RunDir
 
 
@@ -121,8 +120,7 @@ def test_the_first_launchers_shell_loop_works(foreign_repository, home, tmp_path
     user = tmp_path / "user"
     user.mkdir()
     for _ in range(2):
-        done = subprocess.run(loop, shell=True, cwd=user, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        run_program(loop, shell=True, cwd=user)
     # As their users expect: the outputs are in the folder that they called from.
     finals = {lr: float((user / f"out{lr}" / "model.txt").read_text()) for lr in (0.02, 0.05)}
     for lr, final in finals.items():

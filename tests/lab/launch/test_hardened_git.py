@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.launch.conftest import launch_command
-from tests.processes import run_new_python
+from tests.processes import run_new_python, run_program
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.commands import REPOSITORY_VARIABLES, GitError, git
 from zoerefine.lab.launch.workspace.checkout import commit_tree, read_objects, read_tree
@@ -46,7 +46,7 @@ def test_a_second_launch_does_not_import_gitpython(repository, config, home, tmp
     for words in ((), ("KEY", "other")):
         command = launch_command(repository, config, *words)
         command[1:1] = ["-X", "importtime"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        done = run_program(command, cwd=tmp_path)
         names = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines()]
         assert "zoerefine.lab.launch.git.commands" in names
         imported.append("git.cmd" in names)

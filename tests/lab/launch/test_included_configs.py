@@ -1,12 +1,12 @@
 """Configs that include files beside them, as fvcore's, detectron2's and MMLab's do."""
 
 import json
-import subprocess
 import sys
 
 import pytest
 
 from tests.foreign import commit_files, write_files
+from tests.processes import run_program
 
 # Reads `_BASE_` as fvcore does, and prints what it got.
 FVCORE = """
@@ -92,9 +92,7 @@ def loss(tmp_path, run):
 
 
 def by_hand(tmp_path, *words):
-    command = [sys.executable, *words]
-    done = subprocess.run(command, cwd=tmp_path / "code", capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = run_program([sys.executable, *words], cwd=tmp_path / "code")
     return float(done.stdout.rpartition("loss ")[2])
 
 

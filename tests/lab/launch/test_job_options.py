@@ -1,12 +1,11 @@
 """What a launch gives its job: working directory, overrides, seed, attempt, further executions."""
 
 import json
-import subprocess
 import sys
 
 import pytest
 
-from tests.processes import run_zoerefine
+from tests.processes import run_program, run_zoerefine
 from zoerefine.base.run_dir import RunDir
 
 SHOW = """
@@ -121,8 +120,7 @@ def test_the_command_that_show_prints_finds_the_same_run(shown, config, words):
     for _ in range(2):
         page = run_zoerefine("/", "show", shown.run.path.resolve()).stdout
         command = page.split("launched with:\n")[1].splitlines()[0].strip()
-        again = f"{sys.executable} -m {command}"
-        done = subprocess.run(again, shell=True, cwd="/", capture_output=True, text=True)
+        done = run_program(f"{sys.executable} -m {command}", shell=True, cwd="/")
         assert "nothing to do" in done.stderr, (command, done.stderr)
         assert done.stdout.strip() == str(shown.run.path.resolve())
         config.unlink(missing_ok=True)  # then the run's own copy serves

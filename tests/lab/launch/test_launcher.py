@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 import zoerefine
 from tests.lab.launch.conftest import launch_words
-from tests.processes import run_new_python
+from tests.processes import run_new_python, run_program
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, RunDir
 
@@ -131,8 +130,7 @@ def test_older_spellings_of_options_have_the_same_meaning(tmp_path, repository, 
         *("--cfg_path", config, "--cfg_path_arg_name", "config"),
         *("--copies_base_path", "copies", "--module_path", "job.py"),
     ]
-    done = subprocess.run(list(map(str, words)), cwd=tmp_path, capture_output=True, text=True)
-    assert "version one" in done.stdout, done.stderr
+    assert "version one" in run_program(words, cwd=tmp_path).stdout
     assert (tmp_path / "copies" / "workspaces").is_dir()
 
 

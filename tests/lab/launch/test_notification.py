@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run_program
 from zoerefine.base.errors import UserError
 from zoerefine.commands import run as run_command
 from zoerefine.commands.options import notifying
@@ -190,7 +190,7 @@ def test_a_command_that_fails_or_hangs_is_one_line(capsys, monkeypatch, wait_unt
 
 
 def running_commands():
-    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    return run_program(["ps", "-eo", "args"]).stdout
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@
 
 import json
 import shlex
-import subprocess
 import sys
 
 import pytest
 
 from tests.foreign import commit_files
+from tests.processes import run_program
 from tests.tables import csv_rows
 
 HYDRA_SCRIPT = """
@@ -62,7 +62,7 @@ def by_hand(tmp_path, *words):
     """The loss that a hand-run script of Hydra gives."""
     folder = tmp_path / "hand"
     command = [sys.executable, str(tmp_path / "code/train.py"), f"hydra.run.dir={folder}", *words]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    run_program(command, cwd=tmp_path)
     return float((folder / "log.csv").read_text().split(",")[-1])
 
 

@@ -1,12 +1,11 @@
 """Scripts that take their settings as options, or their config as the first argument."""
 
 import json
-import subprocess
 import sys
 
 import pytest
 
-from tests.processes import run_zoerefine
+from tests.processes import run_program, run_zoerefine
 from zoerefine.base.run_dir import RunDir
 
 SCRIPT = """
@@ -58,8 +57,7 @@ def test_a_script_without_config_gets_key_value_words_as_options(zoerefine, tmp_
     assert "/dev/null" not in shown
     printed = shown.split("launched with:\n")[1].splitlines()[0].split()
     assert "--config" not in printed
-    again = subprocess.run([sys.executable, "-m", *printed], capture_output=True, text=True)
-    assert "nothing to do" in again.stderr
+    assert "nothing to do" in run_program([sys.executable, "-m", *printed]).stderr
     assert "REPRODUCED" in zoerefine("reproduce", run.path).stdout
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.lab.search.conftest import check_finished_study, training_runs
 from tests.ports import reserved_port
-from tests.processes import end_of
+from tests.processes import end_of, run_program
 from zoerefine.base.errors import UserError
 from zoerefine.lab.search.study.claims import ClaimLost, claim_trial, complete, requeue_trials_of
 from zoerefine.lab.search.subject import TrialOutcome
@@ -96,7 +96,7 @@ def test_a_password_is_found_and_written_nowhere(
     )
     study = tmp_path / "runs" / name / "study"
     wait_until(lambda: list(study.glob("trials/*/status.json")), search)
-    command_lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    command_lines = run_program(["ps", "-eo", "args"]).stdout
     out, errors = end_of(search)
 
     dashboard = start_script("dashboard", study, "--port", "0")
@@ -117,9 +117,7 @@ def test_a_password_is_found_and_written_nowhere(
 def dump(server):
     """Everything that is in the database."""
     program, variables = PROGRAMS[-1].parent / "pg_dump", {"PGPASSWORD": PASSWORD}
-    done = subprocess.run([program, server], env=os.environ | variables, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.decode()
+    return run_program([program, server], env=os.environ | variables).stdout
 
 
 def test_a_variable_that_is_not_set_is_named(server, tiny, script, tmp_path):
