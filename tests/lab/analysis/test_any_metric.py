@@ -448,6 +448,24 @@ def test_seeds_that_change_nothing_count_as_one(foreign, tmp_path):
     assert "lr 1: 3 runs have exactly the same metrics; does the script read SEED?" in page
 
 
+@pytest.mark.parametrize("options", [("cwd", "caller"), ("environment_kind", "venv")])
+def test_jobs_of_another_folder_or_environment_are_another_setting(foreign, tmp_path, options):
+    name, other = options
+    usual = {"cwd": "workspace", "environment_kind": "current"}
+    for number, facts in enumerate((usual, usual | {name: other})):
+        foreign(f"a{number}", {"lr": 1, "SEED": 0}, [{"loss": 1 + number}], **facts)
+    assert len(compared(tmp_path / "runs", "loss")[0]) == 2
+
+
+def test_option_words_that_are_spelled_otherwise_are_other_settings(foreign, tmp_path):
+    words = ("True", "true", "TRUE", "null", "~", "Null")
+    for number, word in enumerate(words):
+        foreign(f"a{number}", {}, [{"loss": number}], overrides=["amp", word, "SEED", "0"])
+    assert len(compared(tmp_path / "runs", "loss")[0]) == len(words)
+    found = collect([str(tmp_path / "runs")], parse_filter("amp==True")).runs
+    assert [run.name for run in found] == ["a0", "a1", "a2"]
+
+
 def test_a_repetition_with_other_numbers_is_no_further_seed(foreign, tmp_path):
     """As by `--again` of a job that is not deterministic: the last one counts."""
     for again in range(4):

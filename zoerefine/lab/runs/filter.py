@@ -44,7 +44,7 @@ def is_in(one: Any, others: Any) -> bool:
 
 
 def alike(one: Any, other: Any) -> tuple[Any, Any]:
-    """Both values, a text as a number beside a number: a word such as 1.10 is kept as a text."""
+    """Both values, a text as a number beside a number: words such as 1.10 and True are texts."""
     if isinstance(one, str) and isinstance(other, int | float):
         return number_of(one), other
     if isinstance(other, str) and isinstance(one, int | float):
@@ -53,11 +53,11 @@ def alike(one: Any, other: Any) -> tuple[Any, Any]:
 
 
 def number_of(text: str) -> float | str:
-    """The number that a text is, or the text."""
+    """The number or truth value that a text is, or the text."""
     try:
         return float(text)
     except ValueError:
-        return text
+        return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def parse_filter(text: str) -> Filter:

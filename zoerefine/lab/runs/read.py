@@ -130,11 +130,14 @@ def value_of_word(present: Any, text: str) -> Any:
 
     It is read as one that is merged into the config. A number with further zeros, such as `1.10`
     and `007`, is one only where the config has one: a script may take it for a text, and runs of
-    1.1 and 1.10 are no seeds of one setting.
+    1.1 and 1.10 are no seeds of one setting. So are `True`, `true` and `null` only where the
+    config has a truth value.
     """
     is_number = isinstance(present, int | float) and not isinstance(present, bool)
     is_text = FURTHER_ZEROS.fullmatch(text) and not is_number
-    return text if is_text else value_like(present, text, is_json=False)
+    value = value_like(present, text, is_json=False)
+    is_word = (value is None or isinstance(value, bool)) and not isinstance(present, bool)
+    return text if is_text or is_word else value
 
 
 def hydra_settings(run: RunDir) -> dict[str, Any]:
@@ -176,6 +179,9 @@ def command_settings(run: RunDir, recorded: Mapping[str, Any], has_config: bool)
         found[f"--record-env {name}"] = value
     if inputs := read_inputs(run):
         found["--input"] = digest_json(list(inputs.values()))[:DIGITS]
+    for option, name in (("--cwd", "cwd"), ("--environment", "environment_kind")):
+        if (given := recorded.get(name)) not in (None, "workspace", "current"):  # the usual ones
+            found[option] = str(given)
     if arguments := recorded_words(recorded, "arguments"):
         found["arguments"] = shlex.join(arguments)
     if not has_config and recorded.get("config") != str(NO_CONFIG):
