@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from zoerefine import __version__
-from zoerefine.base.errors import UserError, visible
-from zoerefine.base.exit_codes import INTERRUPTED, USER_ERROR
+from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError, visible
 from zoerefine.base.files.storage_faults import storage_fault
 from zoerefine.base.progress import be_quiet
 

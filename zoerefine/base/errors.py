@@ -1,6 +1,9 @@
-"""Errors that the user can correct, and texts in messages."""
+"""Errors that the user can correct, exit codes, and texts in messages."""
 
 from collections.abc import Sequence
+
+# Exit codes of commands and jobs; docs/exit-codes.md has all.
+USER_ERROR, INTERRUPTED, KILLED = 2, 130, 137
 
 
 class UserError(Exception):

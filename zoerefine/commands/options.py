@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.exit_codes import INTERRUPTED, USER_ERROR
+from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError
 from zoerefine.base.progress import be_quiet, say, warn
 from zoerefine.base.registries import EXECUTORS
 

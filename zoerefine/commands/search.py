@@ -298,7 +298,7 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def script_facts(subject: "LaunchedScript", args: argparse.Namespace) -> dict[str, Any]:
     """What a study would do, for programs."""
-    from zoerefine.lab.search.plan_lines import first_facts, plan_facts
+    from zoerefine.lab.search.plan import first_facts, plan_facts
 
     return {
         **plan_facts(subject.space, subject.options, subject.criteria),
@@ -309,7 +309,7 @@ def script_facts(subject: "LaunchedScript", args: argparse.Namespace) -> dict[st
 
 def script_plan(subject: "LaunchedScript", args: argparse.Namespace) -> list[str]:
     """What a study would do."""
-    from zoerefine.lab.search.plan_lines import first_lines, plan_lines
+    from zoerefine.lab.search.plan import first_lines, plan_lines
 
     plan = subject.plan
     each = f"each trial: {plan.job.module} at commit {plan.commit[:12]}"

@@ -23,8 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.exit_codes import KILLED
+from zoerefine.base.errors import KILLED, UserError
 from zoerefine.base.files.atomic import write_text
 from zoerefine.base.machine.openmp import share_cores
 from zoerefine.base.progress import say

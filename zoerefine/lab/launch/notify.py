@@ -21,8 +21,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from zoerefine import __version__
-from zoerefine.base.errors import UserError, one_line
-from zoerefine.base.exit_codes import INTERRUPTED
+from zoerefine.base.errors import INTERRUPTED, UserError, one_line
 from zoerefine.base.progress import duration, warn
 from zoerefine.base.secrets import HIDDEN, hide_secrets, register_secret, without_secrets
 

@@ -4,7 +4,7 @@
 OPEN = (
     "dashboard",
     "driver",
-    "plan_lines",
+    "plan",
     "progress",
     "script",
     "space",

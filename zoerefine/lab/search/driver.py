@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.exit_codes import USER_ERROR
+from zoerefine.base.errors import USER_ERROR, UserError
 from zoerefine.base.progress import say, warn
 from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.lab.launch.process.child import StopForwarding
@@ -21,11 +20,11 @@ from zoerefine.lab.launch.queue.executor import NO_RESOURCES, ExecutorBusy, Reso
 from zoerefine.lab.launch.queue.job_queue import leave_to_cluster
 from zoerefine.lab.search.progress import study_progress
 from zoerefine.lab.search.space.space import suggest
-from zoerefine.lab.search.study.claims import requeue_trials_of
+from zoerefine.lab.search.study.claims import early_end, is_over, requeue_trials_of
 from zoerefine.lab.search.study.earlier import open_earlier
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try, take_trials
 from zoerefine.lab.search.study.storage import waits_for_run
-from zoerefine.lab.search.study.study import Study, early_end, is_over
+from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import format_values, is_known, trial_run
 from zoerefine.lab.search.subject import Subject
 from zoerefine.lab.search.worker_pool import Workers, open_workers

@@ -17,8 +17,9 @@ from rich.table import Table
 from zoerefine.base.errors import UserError
 from zoerefine.base.progress import duration, is_hidden, say
 from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.search.study.claims import count_begun, may_begin, planned
 from zoerefine.lab.search.study.earlier import load_study
-from zoerefine.lab.search.study.study import Study, count_begun, may_begin, planned
+from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import (
     STATE_WORDS,
     best_trials,

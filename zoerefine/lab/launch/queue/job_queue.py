@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.config_roles import OWN_MODULES
-from zoerefine.base.errors import UserError
-from zoerefine.base.exit_codes import INTERRUPTED
+from zoerefine.base.errors import INTERRUPTED, UserError
 from zoerefine.base.files.atomic import removing_new_folders
 from zoerefine.base.progress import warn
 from zoerefine.base.run_dir import RunDir

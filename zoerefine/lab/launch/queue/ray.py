@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.exit_codes import INTERRUPTED, KILLED
+from zoerefine.base.errors import INTERRUPTED, KILLED, UserError
 from zoerefine.base.machine.memory import use_reserved_gpus
 from zoerefine.base.machine.openmp import use_reserved_cores
 from zoerefine.lab.launch.process.child import ONLY, NodePlace

@@ -10,12 +10,15 @@ from functools import cached_property
 from math import isnan
 
 from zoerefine.lab.runs.metrics.metric_log import MAX_BYTES, Kind, MetricLog
-from zoerefine.lab.runs.metrics.series import STEP_NAMES, WRAPPED, is_odd, parse_number
-from zoerefine.lab.runs.metrics.table_rows import (
+from zoerefine.lab.runs.metrics.series import (
     NO_LABEL,
     PHASES,
+    STEP_NAMES,
+    WRAPPED,
     counter_of,
+    is_odd,
     label_of,
+    parse_number,
     part_of,
     phase_of,
 )

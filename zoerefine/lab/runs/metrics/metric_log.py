@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import first_few
-from zoerefine.lab.runs.metrics.series import Points, discard_after, same_number
-from zoerefine.lab.runs.metrics.table_rows import VARYING, CountedMetric
+from zoerefine.lab.runs.metrics.series import (
+    VARYING,
+    CountedMetric,
+    Points,
+    discard_after,
+    same_number,
+)
 
 NAMED = 3  # metrics in a message
 MAX_BYTES = 64 * 2**20  # a larger text is data, not a log

@@ -23,13 +23,13 @@ from zoerefine.lab.runs.metrics.find_files import (
 from zoerefine.lab.runs.metrics.metric_log import Kind, MetricLog
 from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
 from zoerefine.lab.runs.metrics.series import (
+    VARYING,
     Points,
     RunMetrics,
     as_series,
     discard_after,
     same_number,
 )
-from zoerefine.lab.runs.metrics.table_rows import VARYING
 
 NAMED = 3  # logs that `RunMetrics.source` names
 

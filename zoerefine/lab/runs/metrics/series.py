@@ -1,21 +1,56 @@
-"""What the metrics of a run are: values over steps, and final values."""
+"""What the metrics of a run are, and what the rows of a table say beside their values."""
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 # Values by step. A step that was logged twice, as after a resume, has its last value.
 Points = dict[float, float]
 
-
 # Columns and keys that count steps, the preferred one first. None of them is a metric.
 STEP_NAMES = ("step", "global_step", "total_timesteps", "current_steps", "num_updates", "iteration",
               "iter", "training_iteration", "episode", "round", "epoch")  # fmt: skip
+# Of these a step may begin again in each one, the finest first.
+COARSE = ("episode", "round", "epoch")
+BELOW_A_GROUP = ("global_step", "total_timesteps")  # also as train/global_step
 ODD_NUMBER = re.compile(r"[-+]?[.,]?\d")  # what begins like a number
 WRAPPED = re.compile(r"(\w+(\.\w+)*)?[(\[]\s*[-+]?[.,]?\d")  # tensor(0.5), [0.5]
 NOT_FINITE = re.compile(r"(?i)nan|[-+]?inf(inity)?")
+# Columns and keys that say which part of a training a row is of, also by whole numbers.
+PARTS = {*("fold", "seed", "dataset", "class", "category", "model", "method", "metric", "phase"),
+         *("split", "mode", "rank", "worker", "trial", "run", "subset", "task", "scene", "subject"),
+         *("sequence", "type", "stage", "event", "set", "partition", "client", "env", "name"),
+         *("dataloader", "key", "tag", "label", "repeat", "repetition", "experiment", "domain"),
+         *("image", "video", "patient", "subject", "random_state", "cv", "exp", "variant"),
+         *("variable", "measure", "scalar", "loader")}  # fmt: skip
+# So do numbers in these: `cv_fold`, `class_id`, `id`; `params.lr`. Not in `acc_task`, `mean_rank`.
+NUMBERED = re.compile(
+    rf"((cv|k|random|rng|data|global|local)[\W_]*)?({'|'.join(PARTS)})(e?s)?[\W_]*"
+    r"(id|idx|index|no|nr|number|name)?\W*|(.*[\W_])?id"
+)
+SETTING = re.compile(
+    r"((h(yper)?)?(p|param(eter)?s?)|config|cfg|k?w?args)[\W_]"
+    r"(?!.*(norm|count|total|mean|max|pruned|grad)).*|rank_test_.*|((iou|conf)_)?thr(esholds?)?"
+)
+# And every word, but in columns of what may vary over steps: times, speeds, marks of an epoch.
+VARYING = re.compile(
+    r"""(?x) (.*[\W_])? (date(time)?|day|time(stamp)?|start(ed)?|end(ed)?|took|elapsed|duration|eta
+    |(is_|new_)?best|improved|saved|done|early_stop|stopped|converged|is_finite|nan|found_inf
+    |overflow|skipped|notes?|comments?|status|state|message|msg|info|text) \W*"""
+)
+NO_LABEL = re.compile(r"(?i)-*|#?n/?a|<na>|\?|none|null")
+# These may differ after a resume.
+MACHINE = re.compile(
+    r"(.*[\W_])?(host|node|gpu|cuda|device|machine|server|job|pid|user|commit|git|version)"
+    r"(name|id|s)?([\W_].*)?"
+)
+
+# Say which part of the training a row is of: `train`, `val`. The first part of its metrics' names.
+PHASES = ("phase", "split", "mode")
+USUAL_PHASE = re.compile(r"(?i)(train|val|valid|test|eval|dev)(ing|idation|uation|elopment)?")
 
 
 @dataclass(frozen=True)
@@ -49,6 +84,155 @@ class RunMetrics:
     final: dict[str, float]
     hyperparameters: dict[str, Any]
     faults: tuple[str, ...] = ()
+
+
+@dataclass
+class CountedMetric:
+    """What the rows of a table say of a metric beside its values.
+
+    Attributes:
+        counter: the column that counts its steps: that of its first row with one.
+        last: step and coarser step (such as the epoch) of its last row.
+        by_step, by_coarse: its values by the counter, and by a coarser step where rows state one.
+        again: the first step to which rows of one attempt go back, or of which they state two
+            values.
+        restarts: the steps begin again in every coarser one, which is the step then.
+        is_outer: it is the other way round, as with the epochs of every round.
+        parts: the part of the training and the value of each step and coarser step.
+        is_mixed: its rows are of several parts, or some lack the step. It is not read.
+        turns: what its rows name, in this order, by column.
+        loose: the values of rows without its counter.
+    """
+
+    counter: str = ""
+    last: tuple[float, float] = (-math.inf, math.inf)
+    by_step: Points = field(default_factory=dict)
+    by_coarse: Points = field(default_factory=dict)
+    again: float | None = None
+    restarts: bool = False
+    is_outer: bool = False
+    parts: dict[tuple[float, float | None], tuple[Mapping[str, str], float]] = field(
+        default_factory=dict
+    )
+    is_mixed: bool = False
+    turns: dict[str, dict[str, None]] = field(default_factory=dict)
+    loose: set[float] = field(default_factory=set)
+
+    def changed(self, part: Mapping[str, str]) -> Mapping[str, str]:
+        """What stood in a column before it changed to another part; empty where none did.
+
+        A second stage of the training may follow a first one.
+        """
+        for key, label in part.items():
+            before, word = self.turns.setdefault(key, {}), key.strip().lower()
+            last, is_new = next(reversed(before), label), label not in before
+            before.setdefault(label)
+            if (
+                last != label
+                and not (is_new and word in ("phase", "stage"))
+                and NUMBERED.fullmatch(word)
+            ):
+                return {key: last}
+        return {}
+
+    def add(self, step: float, coarse: float | None, value: float, begins: bool) -> None:
+        """Record a value by its steps, and decide which of them begins again in the other.
+
+        Args:
+            begins: the row is the first one of an attempt.
+        """
+        step_before, coarse_before = self.last
+        if begins:
+            discard_after(self.by_step, step)
+        elif step < step_before or (step == step_before and self.is_new(step, value)):
+            self.again = step if self.again is None else self.again
+        if coarse is not None:
+            if begins:
+                discard_after(self.by_coarse, coarse)
+            elif coarse < coarse_before < math.inf and step > step_before:
+                self.is_outer = True
+            begins_again = coarse > coarse_before and step <= step_before
+            self.restarts = (self.restarts or begins_again) and not self.is_outer
+            self.by_coarse[coarse] = value
+        self.by_step[step] = value
+        self.last = step, math.inf if coarse is None else coarse
+
+    def is_new(self, step: float, value: float) -> bool:
+        """Whether a step has another value so far."""
+        return not same_number(self.by_step.get(step, value), value)
+
+    @property
+    def points(self) -> Points:
+        """Its values by what is the step."""
+        return self.by_coarse if self.restarts else self.by_step
+
+    def coarse_step(self, counters: Mapping[str, float]) -> float | None:
+        """The step in which that of its counter may begin again; None where the row has none."""
+        for key in COARSE if len(counters) > 1 else ():
+            if key in counters and key != self.counter:
+                return counters[key]
+        return None
+
+    def apart(
+        self, name: str, step: float, coarse: float | None, value: float, part: Mapping[str, str]
+    ) -> tuple[str, Mapping[str, str], Mapping[str, str]] | None:
+        """Where a row is of another part than one before, and how; None where it is not."""
+        before, known = self.parts.setdefault((step, coarse), (part, value))
+        own = name.rpartition(".")[2]  # a number in a column of parts is a metric, too
+        both = {key: before[key] for key in part if key in before and key != own}
+        if any(part[key] != both[key] for key in both) and not same_number(known, value):
+            return f"of step {step:g}", both, {key: part[key] for key in both}
+        if other := self.changed(part):
+            return f"up to step {step:g}", other, {key: part[key] for key in other}
+        return None
+
+    def add_loose(self, value: float) -> None:
+        """Record the value of a row without a step. Two are as many as any number of them."""
+        if self.counter or len(self.loose) < 2:
+            self.loose.add(value)
+
+
+def phase_of(texts: Iterable[str]) -> str:
+    """The phase of a row by what its columns of phases say; empty where they say nothing.
+
+    `train` and the like come before other words, such as `warmup`.
+    """
+    found = [*filter(None, texts)]
+    return next(filter(USUAL_PHASE.fullmatch, found), found[0] if found else "")
+
+
+def part_of(row: Mapping[str, Any], phase: str) -> dict[str, str]:
+    """The columns of a row that say which part of a training, or which thing, it is about.
+
+    Args:
+        phase: what stands before the names of the row's metrics, and so tells them apart.
+    """
+    found = {}
+    for name, value in row.items():
+        word = name.strip().lower()
+        if isinstance(value, str | int | float) and not MACHINE.fullmatch(word):
+            label = label_of(word, str(value).strip())
+            if label not in ("", phase):
+                found[name] = label
+    return found
+
+
+@lru_cache(64)  # most rows repeat what they say
+def label_of(column: str, text: str) -> str:
+    """What a cell says of its row; empty where it says nothing, or what may vary over steps."""
+    number = parse_number(text)
+    if number is not None:  # one with decimals is a metric, such as the loss of classes
+        is_part = SETTING.fullmatch(column) or (NUMBERED.fullmatch(column) and not number % 1)
+        return f"{number:.15g}" if is_part else ""
+    return "" if VARYING.fullmatch(column) or NO_LABEL.fullmatch(text) else text
+
+
+@lru_cache(1024)
+def counter_of(name: str) -> str:
+    """What a column or key counts, one of `STEP_NAMES`; empty where it counts nothing."""
+    word = name.strip().lower().removeprefix("_")  # W&B's _step
+    leaf = word.rpartition("/")[2]
+    return word if word in STEP_NAMES else leaf if leaf in BELOW_A_GROUP else ""
 
 
 def discard_after(points: Points, step: float) -> None:

@@ -15,8 +15,16 @@ from zoerefine.base.run_dir import require_file
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.runs.metrics.metric_log import MAX_BYTES, Kind, MetricLog
 from zoerefine.lab.runs.metrics.pattern import MetricPattern
-from zoerefine.lab.runs.metrics.series import STEP_NAMES, as_number, parse_number
-from zoerefine.lab.runs.metrics.table_rows import NO_LABEL, PHASES, counter_of, part_of, phase_of
+from zoerefine.lab.runs.metrics.series import (
+    NO_LABEL,
+    PHASES,
+    STEP_NAMES,
+    as_number,
+    counter_of,
+    parse_number,
+    part_of,
+    phase_of,
+)
 
 LONGEST_LINE = 2**20  # bytes; a longer one is read in parts
 

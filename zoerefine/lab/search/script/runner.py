@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.exit_codes import KILLED
+from zoerefine.base.errors import KILLED, UserError
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.equal_values import differing

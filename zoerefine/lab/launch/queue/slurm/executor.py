@@ -19,8 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.exit_codes import INTERRUPTED, KILLED
+from zoerefine.base.errors import INTERRUPTED, KILLED, UserError
 from zoerefine.base.progress import warn
 from zoerefine.lab.launch.queue.executor import ExecutorBusy, JobOutcome, Resources
 from zoerefine.lab.launch.queue.slurm import commands, submission
