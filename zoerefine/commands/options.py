@@ -229,13 +229,16 @@ def as_path(text: str) -> Path:
     return Path(text)
 
 
-def whole(least: int, most: int = 2**63 - 1) -> Callable[[str], int]:
+LARGEST = 2**63 - 1  # what programs and files can hold
+
+
+def whole(least: int, most: int = LARGEST) -> Callable[[str], int]:
     """The type of a whole number within limits; argparse names the option of any other text."""
 
     def number(text: str) -> int:
         if not least <= int(text) <= most:
-            limit = "2^63 - 1" if most == 2**63 - 1 else most
-            raise argparse.ArgumentTypeError(f"must be from {least} to {limit}, got {text}")
+            limits = f"from {least} to {most}" if most < LARGEST else f"at least {least}"
+            raise argparse.ArgumentTypeError(f"must be {limits}, got {text}")
         return int(text)
 
     return number
