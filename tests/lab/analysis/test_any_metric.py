@@ -17,7 +17,7 @@ from zoerefine.lab.analysis.groups import Measure, make_groups
 from zoerefine.lab.analysis.pictures.overview import overview_figure
 from zoerefine.lab.analysis.pictures.style import style
 from zoerefine.lab.analysis.report.tables import difference_rows
-from zoerefine.lab.analysis.statistics.comparisons import compare_groups
+from zoerefine.lab.analysis.statistics.comparisons import MIXED, compare_groups
 from zoerefine.lab.launch.record.show import show_run
 from zoerefine.lab.listing.index import RunIndex
 from zoerefine.lab.listing.selection import Selection, select
@@ -307,6 +307,25 @@ def test_words_that_a_script_may_tell_apart_are_two_settings(foreign, tmp_path, 
     assert sum(parse_filter(f"v=='{other}'")(run.settings) for run in runs) >= 2
     assert sum(parse_filter(f"v=={float(one)}")(run.settings) for run in runs) >= 2
     assert {run.settings["lr"] for run in runs} == {float(one)}
+
+
+JOB = {"seed_key": "SEED", "again": 0}
+
+
+@pytest.mark.parametrize("seeds", [{"SEED": 0}, {}])
+def test_nothing_is_concluded_from_different_jobs_of_one_setting(foreign, tmp_path, seeds):
+    for again in range(3):
+        for rate in (1, 2):
+            facts = JOB | {"identity": f"{rate}-{again}", "again": again}
+            foreign(f"{rate}-{again}", seeds | {"LR": rate}, [{"v": rate + again / 10}], **facts)
+    foreign("other", seeds | {"LR": 1}, [{"v": 0.1}], **JOB, identity="x")
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["v"])
+    assert groups_of(tmp_path / "out") == ["lr 2", "lr 1"]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "lr 1: 2 runs of one setting and seed are of different jobs" in page
+    assert "lr 1: 3 runs with the seed" not in page
+    (row,) = csv_rows(tmp_path / "out" / "differences.csv")
+    assert row["verdict"] == MIXED
 
 
 def test_a_word_in_the_place_of_a_text_of_the_config_is_a_text(foreign, tmp_path):

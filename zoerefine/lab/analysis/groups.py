@@ -3,6 +3,7 @@
 A cost is engine latency where all were measured alike, else network size.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -139,7 +140,8 @@ class RunGroup:
         scores: their final metrics, float64 [len(scored)].
         repeated: how many more have the setting and seed of another one.
         lost: its finished runs whose final metric is not finite, or which a script has not logged;
-            and, beside whole runs, those that a search stopped, which are no sample of all seeds.
+            beside whole runs those that a search stopped, which are no sample of all seeds; and
+            `other_jobs`.
     """
 
     label: str
@@ -227,8 +229,23 @@ def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
     each = one_of_each_seed(scored)
     scores = np.array([found[run.path] for run in each], np.float64)
     lost = sum(found[run.path] is None and measure.is_lost(run) for run in runs)
-    lost += stopped_beside_whole(runs)
-    return RunGroup(label, runs, each, scores, lost, len(scored) - len(each))
+    others = other_jobs(runs)
+    lost += stopped_beside_whole(runs) + others
+    return RunGroup(label, runs, each, scores, lost, 0 if others else len(scored) - len(each))
+
+
+def other_jobs(runs: Sequence[Run]) -> int:
+    """How many runs of scripts have the setting and seed of another one, and are of another job.
+
+    Those of `--again` have an identity of their own for each number.
+    """
+    jobs: dict[tuple[Any, ...], Counter[str]] = {}
+    for run in runs:
+        known = run.provenance
+        if run.is_foreign and "identity" in known:
+            same = run.group, run.seed, known.get("again", 0)
+            jobs.setdefault(same, Counter())[str(known["identity"])] += 1
+    return sum(found.total() for found in jobs.values() if len(found) > 1)
 
 
 def stopped_beside_whole(runs: Sequence[Run]) -> int:
@@ -238,8 +255,8 @@ def stopped_beside_whole(runs: Sequence[Run]) -> int:
 
 def lost_note(group: RunGroup, measure: Measure) -> str:
     """How many runs should have a place in the group's mean and have none; empty where none."""
-    stopped, parts = stopped_beside_whole(group.runs), []
-    if without := group.lost - stopped:
+    stopped, others, parts = stopped_beside_whole(group.runs), other_jobs(group.runs), []
+    if without := group.lost - stopped - others:
         finished = sum(run.state == "finished" for run in group.runs)
         has = "has" if finished == 1 else "have"
         parts.append(f"{without} of {counted(finished, 'finished run')} {has} no finite "
@@ -247,6 +264,9 @@ def lost_note(group: RunGroup, measure: Measure) -> str:
     if stopped:
         was = "was" if stopped == 1 else "were"
         parts.append(f"{stopped} of {len(group.runs)} runs {was} stopped by the search")
+    if others:
+        parts.append(f"{others} runs of one setting and seed are of different jobs (identity in "
+                     "provenance.json)")  # fmt: skip
     return "; ".join(parts)
 
 

@@ -7,7 +7,13 @@ from unicodedata import category
 
 from zoerefine.base.files.atomic import write_text
 from zoerefine.lab.analysis.group_names import metric_text, metric_texts
-from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable_note, samples
+from zoerefine.lab.analysis.groups import (
+    Measure,
+    RunGroup,
+    not_comparable_note,
+    other_jobs,
+    samples,
+)
 from zoerefine.lab.analysis.statistics.comparisons import Difference
 from zoerefine.lab.analysis.statistics.significance import CONFIDENCE, ENOUGH_RUNS
 
@@ -68,7 +74,8 @@ def paper_table(
     rows = []
     for group in scored[:LONGEST]:
         seeds = str(len(group.scores))
-        seeds += f" of {len(group.scores) + group.lost}" if group.lost else ""
+        lost = group.lost - other_jobs(group.runs)
+        seeds += f" of {len(group.scores) + lost}" if lost else ""
         one = [group.label, seeds, mean_text(group)]
         rows.append([*one, *comparison_texts(group, beside, found)])
     note = not_comparable_note(groups, measure)

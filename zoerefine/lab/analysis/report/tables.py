@@ -18,6 +18,7 @@ from zoerefine.lab.analysis.groups import (
     lost_note,
     not_comparable,
     not_comparable_note,
+    other_jobs,
     same_metrics_note,
     samples,
 )
@@ -248,7 +249,8 @@ def summarize(
 
 def lost_line(group: RunGroup, measure: Measure) -> str:
     """That a group has runs without a value."""
-    rest = "; its mean is of the others, and nothing is concluded from it" if group.scored else ""
+    others = "" if other_jobs(group.runs) else "its mean is of the others, and "
+    rest = f"; {others}nothing is concluded from it" if group.scored else ""
     return f"{group.label}: {lost_note(group, measure)}{rest}."
 
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable
+from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable, other_jobs
 from zoerefine.lab.analysis.statistics.significance import (
     ALPHA,
     ENOUGH_RUNS,
@@ -62,6 +62,7 @@ Pair = tuple[RunGroup, RunGroup]
 # Verdicts on groups whose means cannot be compared.
 OTHER = "no conclusion: measured on different "
 LOST = "no conclusion: not every run of a group has its final value"
+MIXED = "no conclusion: runs of one setting and seed are of different jobs"
 
 
 def compare_groups(
@@ -121,7 +122,8 @@ def comparison_faults(pairs: Sequence[Pair], measure: Measure) -> list[str]:
     found = []
     for a, b in pairs:
         other = not_comparable([*a.scored, *b.scored], measure) if differ else ""
-        found.append(f"{OTHER}{other}" if other else LOST if a.lost or b.lost else "")
+        lost = MIXED if other_jobs([*a.runs, *b.runs]) else LOST if a.lost or b.lost else ""
+        found.append(f"{OTHER}{other}" if other else lost)
     return found
 
 
@@ -209,7 +211,7 @@ def seeds_note(groups: Sequence[RunGroup], differences: Sequence[Difference]) ->
     groups can then reach ALPHA, no data could make a difference significant.
     """
     seeds = {group.label: len(group.scores) for group in groups}
-    comparable = [one for one in differences if not one.verdict.startswith((OTHER, LOST))]
+    comparable = [one for one in differences if not one.verdict.startswith((OTHER, LOST, MIXED))]
     pairs = [(seeds[one.first], seeds[one.second]) for one in comparable]
     tested = [pair for pair in pairs if min(pair) >= ENOUGH_RUNS]
     if not pairs or any(smallest_p(n, m) * len(tested) <= ALPHA for n, m in tested):
