@@ -236,9 +236,11 @@ def whole(least: int, most: int = LARGEST) -> Callable[[str], int]:
     """The type of a whole number within limits; argparse names the option of any other text."""
 
     def number(text: str) -> int:
-        if not least <= int(text) <= most:
-            limits = f"from {least} to {most}" if most < LARGEST else f"at least {least}"
-            raise argparse.ArgumentTypeError(f"must be {limits}, got {text}")
+        if int(text) < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}, got {text}")
+        if int(text) > most:
+            shown = "2^63 - 1" if most == LARGEST else most
+            raise argparse.ArgumentTypeError(f"must be at most {shown}, got {text}")
         return int(text)
 
     return number

@@ -72,7 +72,7 @@ def test_clean_keeps_what_is_in_use(enter, home, repository):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--keep", "-1"], "--keep: must be from 0 to"),
+        (["--keep", "-1"], "--keep: must be at least 0"),
         (["--older-than", "-1"], "--older-than -1 is not a number of days"),
         (["--older-than", "nan"], "--older-than nan is not a number of days"),
     ],
