@@ -130,8 +130,13 @@ class MetricLog:
 
     def is_before(self, time_s: float) -> bool:
         """Whether its file, or every file of its folder, was written before a time."""
+        if not time_s:
+            return False
         files = [self.path] if self.path.is_file() else self.path.iterdir()
-        return all(one.lstat().st_mtime < time_s for one in files)
+        try:
+            return all(one.lstat().st_mtime < time_s for one in files)
+        except OSError:  # moved into the run at this moment
+            return False
 
     def settle(self, ended: bool) -> None:
         """Decide about rows without a step: one states the final value of its metric, if no others

@@ -255,10 +255,9 @@ def named_points(
 ) -> Iterator[tuple[str, Points, float | None]]:
     """The metrics of logs of one kind, and the final values that were reported beside them.
 
-    Those of equal name are told apart by their folders.
-
-    Logs whose places differ only in a time or version continue each other; where the job was
-    started again, the first log of that attempt from its first step on.
+    Those of equal name are told apart by their folders. Logs whose places differ only in a time or
+    version continue each other; where the job was started again, the first log of that attempt
+    from its first step on.
 
     Args:
         restarted: when it was, in seconds since the epoch; 0 where it was not.
