@@ -45,16 +45,22 @@ not_a_class = 3
 '''
 
 
+ACT = "def act(x):\n    return x.relu()\n"
+
+
 @pytest.fixture
 def outside(tmp_path, monkeypatch):
     """A module `users_network` in a temporary folder on the module search path."""
     path = tmp_path / "somewhere" / "users_network.py"
     path.parent.mkdir()
     path.write_text(NETWORK)
-    (path.parent / "users_blocks.py").write_text("def act(x):\n    return x.relu()\n")
+    (path.parent / "users_blocks.py").write_text("from parts.acts import act\n")
+    for name, text in {"acts": "from .relu import *", "relu": ACT}.items():
+        (path.parent / "parts").mkdir(exist_ok=True)  # a package without __init__.py
+        (path.parent / "parts" / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(str(path.parent))
     yield path
-    for name in ("users_network", "users_blocks"):
+    for name in ("users_network", "users_blocks", "parts", "parts.acts", "parts.relu"):
         sys.modules.pop(name, None)
 
 
@@ -73,7 +79,8 @@ def test_a_network_outside_the_tree_is_trained_saved_and_loaded(outside, tiny):
     assert not torch.equal(refiner(rgb01, zoe_m), zoe_m)
     known = run.read_json(run.provenance_file)["network"]
     assert known == {"name": "users_network:Plain", "sha256": outside_digest(known["name"])}
-    assert outside_files(known["name"]) == [outside.parent / "users_blocks.py", outside]
+    names = ["parts/acts.py", "parts/relu.py", "users_blocks.py", "users_network.py"]
+    assert outside_files(known["name"]) == [outside.parent / name for name in names]
 
 
 def test_a_network_whose_files_have_changed_is_named_and_exported_anew(outside, tiny, capsys):
@@ -82,7 +89,7 @@ def test_a_network_whose_files_have_changed_is_named_and_exported_anew(outside, 
     run = run_training(cfg)
     kind = engine_kind("torchscript")
     path = EngineBuilder(RunDir(run.path)).path_of(kind, "fp32")
-    (outside.parent / "users_blocks.py").write_text("def act(x):\n    return x.tanh()\n")
+    (outside.parent / "parts/relu.py").write_text(ACT.replace("relu", "tanh"))
     run_training(cfg)
     assert "since then other: the files of users_network:Plain" in capsys.readouterr().err
     builder = EngineBuilder(RunDir(run.path))

@@ -1,10 +1,11 @@
 """What a network must offer to be trained, exported and shipped as a refiner's backbone."""
 
+import ast
 import inspect
 import os
 import sys
-from collections.abc import Mapping
-from modulefinder import ModuleFinder
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -128,10 +129,48 @@ def outside_files(name: str) -> list[Path]:
     if root.name in INSTALLED:
         top = root / module.partition(".")[0]
         return sorted(top.rglob("*.py")) or [path]
-    finder = ModuleFinder([str(root)], excludes=[LIBRARY])
-    finder.import_hook(module)
-    files = (getattr(found, "__file__", None) for found in finder.modules.values())
-    return sorted(Path(file) for file in files if file)
+    return sorted(imported_files(root, Path(inspect.getfile(sys.modules[module]))))
+
+
+def imported_files(root: Path, path: Path) -> set[Path]:
+    """A file of Python and those below a folder that it imports, directly or not, by its text.
+
+    `modulefinder` fails where a package has no __init__.py.
+    """
+    found: set[Path] = set()
+    todo = [path]
+    while todo:
+        path = todo.pop()
+        if path in found:
+            continue
+        found.add(path)
+        with suppress(SyntaxError):
+            package = path.parent.relative_to(root).parts
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                for name in imported_names(node, package):
+                    todo += files_of(root, name)
+    return found
+
+
+def imported_names(node: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The full names, in parts, of what a statement in a module of a package imports."""
+    if isinstance(node, ast.Import):
+        for one in node.names:
+            yield tuple(one.name.split("."))
+    elif isinstance(node, ast.ImportFrom):
+        above = package[: len(package) - node.level + 1] if node.level else ()
+        module = (*above, *(node.module.split(".") if node.module else ()))
+        for one in node.names:
+            yield (*module, one.name)
+
+
+def files_of(root: Path, name: tuple[str, ...]) -> list[Path]:
+    """The files below a folder that importing a name runs: of its packages, and its own."""
+    if name[0] == LIBRARY:
+        return []
+    places = [root.joinpath(*name[: count + 1]) for count in range(len(name))]
+    files = [file for one in places for file in (Path(f"{one}.py"), one / "__init__.py")]
+    return [file for file in files if file.is_file()]
 
 
 def outside_digest(name: str) -> str:
