@@ -123,13 +123,13 @@ def outside_files(name: str) -> list[Path]:
         return []
     NETWORKS.load(name)
     module = name.partition(":")[0]
-    path = Path(inspect.getfile(sys.modules[module]))
-    path = path.parent if path.name == "__init__.py" else path
+    file = Path(inspect.getfile(sys.modules[module]))
+    path = file.parent if file.name == "__init__.py" else file
     root = path.parents[module.count(".")]
     if root.name in INSTALLED:
         top = root / module.partition(".")[0]
-        return sorted(top.rglob("*.py")) or [path]
-    return sorted(imported_files(root, Path(inspect.getfile(sys.modules[module]))))
+        return sorted(top.rglob("*.py")) or [file]
+    return sorted(imported_files(root, file))
 
 
 def imported_files(root: Path, path: Path) -> set[Path]:

@@ -69,7 +69,7 @@ def source_facts(folder: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {"repository": str(folder), "commit": commit, "dirty_files": dirty}
     package = folder / LIBRARY
     if not commit:
-        facts["dirty_digest"] = digest_files(package, sorted(package.rglob("*.py")))
+        facts["dirty_digest"] = digest_sources(package)
     if dirty:
         words = ("diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "HEAD")
         with index_copy(folder) as env:

@@ -206,9 +206,10 @@ class RunLogs:
         found: dict[str, Points] = {}
         finals: dict[str, float] = {}
         used: list[MetricLog] = []
-        text_logs.read_reports([*self.logs.values()], self._restarted())
-        for logs in self._by_kind():
-            named = named_points(logs, self._restarted())
+        restarted, kinds = self._restarted(), self._by_kind()
+        text_logs.read_reports([*self.logs.values()], restarted)
+        for logs in kinds:
+            named = named_points(logs, restarted)
             new = {name: (points, end) for name, points, end in named if name not in found}
             stated = {name: value for log in logs for name, value in log.finals.items()}
             stated |= {name: end for name, (_, end) in new.items() if end is not None}
@@ -223,8 +224,7 @@ class RunLogs:
         faults = [f"{log.place}: {fault}" for log in noted for fault in log.faults.values()]
         faults += filter(None, map(rows_without_steps, noted))
         if self.attempt:
-            start = self._restarted()
-            of_attempt = ([x for x in logs if not x.is_before(start)] for logs in self._by_kind())
+            of_attempt = ([x for x in logs if not x.is_before(restarted)] for logs in kinds)
             faults += filter(None, (comes_again(x) for x in used if "parts" not in x.faults))
             faults += filter(None, map(begun_again, of_attempt))
         return RunMetrics(
