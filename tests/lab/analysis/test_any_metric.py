@@ -485,6 +485,19 @@ def test_option_words_that_are_spelled_otherwise_are_other_settings(foreign, tmp
     assert [run.name for run in found] == ["a0", "a1", "a2"]
 
 
+def test_seeds_with_other_packages_are_named(foreign, tmp_path):
+    """As after an upgrade of torch between two launches."""
+    for seed, version in enumerate(("2.12.0", "2.12.0", "2.13.0")):
+        facts = {"environment_digest": version}
+        run = foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"v": seed}], **facts)
+        (run / "environment.txt").write_text(f"numpy==2.0\ntorch=={version}\n")
+        foreign(f"b{seed}", {"LR": 2, "SEED": seed}, [{"v": seed}], environment_digest="same")
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["v"])
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "lr 1: its runs had 2 different sets of packages (torch==2.12.0, torch==2.13.0)" in page
+    assert "lr 2: its runs" not in page
+
+
 def test_a_repetition_with_other_numbers_is_no_further_seed(foreign, tmp_path):
     """As by `--again` of a job that is not deterministic: the last one counts."""
     for again in range(4):

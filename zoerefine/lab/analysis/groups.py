@@ -6,6 +6,7 @@ A cost is engine latency where all were measured alike, else network size.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -268,6 +269,20 @@ def lost_note(group: RunGroup, measure: Measure) -> str:
         parts.append(f"{others} runs of one setting and seed are of different jobs (identity in "
                      "provenance.json)")  # fmt: skip
     return "; ".join(parts)
+
+
+def packages_note(group: RunGroup) -> str:
+    """Which installed packages differ between a group's runs; empty where none is known to."""
+    runs = {run.provenance.get("environment_digest", ""): run for run in group.scored}
+    runs.pop("", None)
+    if len(runs) < 2:
+        return ""
+    files = [Path(run.path) / "environment.txt" for run in runs.values()]
+    listed = [set(path.read_text(errors="replace").split()) for path in files if path.is_file()]
+    counts = Counter(line for lines in listed for line in lines)
+    differ = sorted(line for line, count in counts.items() if count < len(listed))
+    named = f" ({', '.join(differ[:4])}{' ...' if len(differ) > 4 else ''})" if differ else ""
+    return f"its runs had {len(runs)} different sets of packages{named}"
 
 
 # Runs that should differ and do not: their script does not read the seed, or what is searched.

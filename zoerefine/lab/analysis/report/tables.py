@@ -19,6 +19,7 @@ from zoerefine.lab.analysis.groups import (
     not_comparable,
     not_comparable_note,
     other_jobs,
+    packages_note,
     same_metrics_note,
     samples,
 )
@@ -226,6 +227,7 @@ def summarize(
     lines += [lost_line(group, measure) for group in groups if group.lost]
     lines += unread_lines(groups, measure)
     lines += [repeated_line(group) for group in groups if group.repeated]
+    lines += [f"{group.label}: {note}." for group in groups if (note := packages_note(group))]
     few = [group for group in scored if len(group.scores) < ENOUGH_RUNS]
     if few:
         has = "has" if len(few) == 1 else "have"
