@@ -185,6 +185,10 @@ def test_importances_find_the_setting_that_matters(runs):
     found = importances(collect([str(runs.folder / "*")]).runs, Measure("test"))
     assert set(found) == {"TRAIN.LR", "TRAIN.CLIP"}
     assert found["TRAIN.LR"].value > found["TRAIN.CLIP"].value
+    for number in range(6):  # what did not reach its end does not count
+        one = runs.add(f"x{number}", {"LR": 1e-3, "CLIP": 9.0}, scenes=(0.01,))
+        (one / "status.json").write_text(json.dumps({"state": "failed"}))
+    assert importances(collect([str(runs.folder / "*")]).runs, Measure("test")) == found
     equal = [replace(run, results={"test": {"refined": {"abs_rel": 0.5}}}) for run in
              collect([str(runs.folder / "*")]).runs]  # fmt: skip
     with warnings.catch_warnings(action="error", category=UserWarning):

@@ -179,6 +179,17 @@ def test_a_group_of_which_finished_runs_have_no_finite_value_does_not_win(
     assert words in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_a_group_whose_only_curve_is_of_a_run_that_failed_is_drawn(foreign, tmp_path):
+    for seed in range(2):
+        foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"v": float("nan")}, {"v": float("nan")}])
+    failed = foreign("a2", {"LR": 1, "SEED": 2}, [{"v": 1.0}, {"v": 2.0}])
+    (failed / "status.json").write_text(json.dumps({"state": "failed"}))
+    runs, measure = collect([str(tmp_path / "runs")], metrics=["v"]).runs, Measure(metric="v")
+    with style():
+        figure = overview_figure(Collection(runs), make_groups(runs, measure), measure)
+    assert not any("while training" in axis.get_title("left") for axis in figure.axes)
+
+
 def test_a_metric_with_the_name_of_a_setting_replaces_it_nowhere(foreign, tmp_path, capsys):
     for number, lr in enumerate((0.1, 0.2, 0.5)):
         foreign(f"a/r{number}", {"lr": lr, "note": number}, [{"lr": lr / 2, "acc": lr}, {"lr": 0}])
@@ -483,6 +494,26 @@ def test_option_words_that_are_spelled_otherwise_are_other_settings(foreign, tmp
     assert len(compared(tmp_path / "runs", "loss")[0]) == len(words)
     found = collect([str(tmp_path / "runs")], parse_filter("amp==True")).runs
     assert [run.name for run in found] == ["a0", "a1", "a2"]
+
+
+def test_seeds_that_failed_are_missing_in_a_mean(foreign, tmp_path):
+    """A training that stops at a NaN ends so; a seed that was repeated since is not missing."""
+    for seed in range(4):
+        foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"v": 2.0 + seed / 10}])
+        folders = [foreign(f"b{seed}", {"LR": 2, "SEED": seed}, [{"v": 1.0 + seed / 10}])]
+        folders.append(foreign(f"c{seed}", {"LR": 3, "SEED": seed}, [{"v": 3.0 + seed / 10}]))
+        for folder in folders if seed else ():
+            (folder / "status.json").write_text('{"state": "failed", "reason": "not finite"}')
+        if seed:
+            foreign(f"c{seed}-run1", {"LR": 3, "SEED": seed}, [{"v": 3.1 + seed / 10}])
+    names, rows = compared(tmp_path / "runs", "v")
+    assert names == ["lr 1", "lr 3", "lr 2"]
+    unlike = {row["second"]: row["verdict"].startswith("no conclusion") for row in rows}
+    assert unlike == {"lr 3": False, "lr 2": True}
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["v"])
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "lr 2: 3 of 4 runs failed; its mean is of the others" in page
+    assert page.count("runs failed") == page.count("3 of 4 runs failed")
 
 
 def test_seeds_with_other_packages_are_named(foreign, tmp_path):

@@ -66,6 +66,12 @@ def test_keys_that_are_numbers_are_replaced_and_added_as_numbers():
         merged(text, "names.3", "x")
 
 
+def test_in_brackets_a_text_with_a_comma_is_quoted():
+    changed = merged("a: {s: abc, t: 2}\nb: abc\n", "a.s", "1,000", "+a.x,y", "p, q", "b", "1,000")
+    assert changed == "a: {'x,y': 'p, q', s: '1,000', t: 2}\nb: 1,000\n"
+    assert load_yaml(changed) == {"a": {"x,y": "p, q", "s": "1,000", "t": 2}, "b": "1,000"}
+
+
 def test_a_switch_stays_a_switch_and_a_quoted_number_a_text():
     text = "flag: true\nzip: '007'\nver: \"1.10\"\nold: yes\nname: auto\nempty: ''\n"
     words = ("flag", "no", "zip", "08", "ver", "1.20", "old", "off", "name", "0.1", "empty", "3")

@@ -170,18 +170,23 @@ def edit(text: str, keys: Sequence[Any], value: Any) -> str:
         found = node.items.get(str(key))
         last = depth == len(keys) - 1
         if found is None:
-            return added(text, node, key, dump_value(nested(keys[depth + 1 :], value)))
+            return added(text, node, key, dumped(nested(keys[depth + 1 :], value), node))
         key_end, child = found
         if last or child.kind != "mapping":
-            inner = dump_value(nested(keys[depth + 1 :], value))
+            inner = dumped(nested(keys[depth + 1 :], value), node)
             return f"{text[:key_end]}: {inner}{text[child.end :]}"
         node = child
     raise AssertionError("a key has at least one part")
 
 
+def dumped(value: Any, parent: Node) -> str:
+    """A value as it is written in a mapping; in brackets a comma would end a text."""
+    return dump_value([value])[1:-1] if parent.flow else dump_value(value)
+
+
 def added(text: str, node: Node, key: Any, value: str) -> str:
     """The text with one more key at the start of a mapping."""
-    entry = f"{dump_value(key)}: {value}"
+    entry = f"{dumped(key, node)}: {value}"
     if node.flow:
         inside = node.first
         return f"{text[:inside]}{entry}{', ' if node.items else ''}{text[inside:]}"

@@ -141,8 +141,8 @@ class RunGroup:
         scores: their final metrics, float64 [len(scored)].
         repeated: how many more have the setting and seed of another one.
         lost: its finished runs whose final metric is not finite, or which a script has not logged;
-            beside whole runs those that a search stopped, which are no sample of all seeds; and
-            `other_jobs`.
+            beside whole runs those that failed or that a search stopped, since the seeds that are
+            left are no sample; and `other_jobs`.
     """
 
     label: str
@@ -217,9 +217,14 @@ def finished_or_all(runs: list[Run]) -> list[Run]:
 def one_of_each_seed(runs: Sequence[Run]) -> list[Run]:
     """The runs; of those with one setting and seed the last one, such as `...-run10`."""
     in_order = sorted(runs, key=lambda run: natural_order(run.path))
-    last = {(run.group, run.path if run.seed is None else run.seed): run for run in in_order}
+    last = {setting_and_seed(run): run for run in in_order}
     kept = {run.path for run in last.values()}
     return [run for run in runs if run.path in kept]
+
+
+def setting_and_seed(run: Run) -> tuple[Any, ...]:
+    """What runs have in common of which one counts; a run without a seed is alone."""
+    return run.group, run.path if run.seed is None else run.seed
 
 
 def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
@@ -231,7 +236,7 @@ def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
     scores = np.array([found[run.path] for run in each], np.float64)
     lost = sum(found[run.path] is None and measure.is_lost(run) for run in runs)
     others = other_jobs(runs)
-    lost += stopped_beside_whole(runs) + others
+    lost += stopped_beside_whole(runs) + failed_beside_whole(runs) + others
     return RunGroup(label, runs, each, scores, lost, 0 if others else len(scored) - len(each))
 
 
@@ -254,10 +259,18 @@ def stopped_beside_whole(runs: Sequence[Run]) -> int:
     return sum(run.pruned for run in runs) if any(run.is_whole for run in runs) else 0
 
 
+def failed_beside_whole(runs: Sequence[Run]) -> int:
+    """How many seeds failed, as one that diverges may, where others of the group are whole."""
+    whole = {setting_and_seed(run) for run in runs if run.is_whole}
+    failed = {setting_and_seed(run) for run in runs if run.state == "failed"}
+    return len(failed - whole) if whole else 0
+
+
 def lost_note(group: RunGroup, measure: Measure) -> str:
     """How many runs should have a place in the group's mean and have none; empty where none."""
-    stopped, others, parts = stopped_beside_whole(group.runs), other_jobs(group.runs), []
-    if without := group.lost - stopped - others:
+    stopped, failed = stopped_beside_whole(group.runs), failed_beside_whole(group.runs)
+    others, parts = other_jobs(group.runs), []
+    if without := group.lost - stopped - failed - others:
         finished = sum(run.state == "finished" for run in group.runs)
         has = "has" if finished == 1 else "have"
         parts.append(f"{without} of {counted(finished, 'finished run')} {has} no finite "
@@ -265,6 +278,8 @@ def lost_note(group: RunGroup, measure: Measure) -> str:
     if stopped:
         was = "was" if stopped == 1 else "were"
         parts.append(f"{stopped} of {len(group.runs)} runs {was} stopped by the search")
+    if failed:
+        parts.append(f"{failed} of {len(group.runs)} runs failed")
     if others:
         parts.append(f"{others} runs of one setting and seed are of different jobs (identity in "
                      "provenance.json)")  # fmt: skip

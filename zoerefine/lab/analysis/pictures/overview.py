@@ -117,7 +117,7 @@ def overview_figure(
 
 def panels_of(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
     """The panels that have something to show, from left to right; the middle one always."""
-    has_curves = any(measure.curve(run) for group in groups for run in group.runs)
+    has_curves = any(measure.curve(run) for group in groups for run in group.drawn)
     has_costs = bool(group_costs(groups)[0])
     is_empty = {CURVES: not has_curves, FINALS: False, COSTS: not has_costs}
     return [name for name in PANELS if not is_empty[name]]

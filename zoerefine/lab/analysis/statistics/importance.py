@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.yaml.equal_values import exact_text
-from zoerefine.lab.analysis.groups import Measure
+from zoerefine.lab.analysis.groups import Measure, finished_or_all
 from zoerefine.lab.analysis.pictures.style import is_wide
 from zoerefine.lab.runs.record import Run, differing_keys, finite_number
 
@@ -93,8 +93,8 @@ def _shares(trials: Sequence[Any]) -> dict[str, float]:
 
 
 def scored_runs(runs: Sequence[Run], measure: Measure) -> list[Run]:
-    """The runs with a final metric."""
-    return [run for run in runs if measure.score(run) is not None]
+    """The whole runs with a final metric; where none is whole, all, as far as they got."""
+    return finished_or_all([run for run in runs if measure.score(run) is not None])
 
 
 def compared_keys(runs: Sequence[Run], measure: Measure) -> list[str]:
