@@ -516,6 +516,20 @@ def test_seeds_that_failed_are_missing_in_a_mean(foreign, tmp_path):
     assert page.count("runs failed") == page.count("3 of 4 runs failed")
 
 
+def test_a_run_without_a_seed_is_no_further_seed_beside_others(foreign, tmp_path):
+    """As the first try of a script whose default is seed 0."""
+    foreign("first", {"LR": 1}, [{"v": 1.0}])
+    for seed in range(3):
+        foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"v": 1.0 + seed}])
+        foreign(f"b{seed}", {"LR": 2}, [{"v": 5.0 + seed}])  # nobody knows theirs
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["v"])
+    rows = {row["group"]: row for row in csv_rows(tmp_path / "out" / "groups.csv")}
+    assert [rows["lr 1"][key] for key in ("runs", "scored", "mean")] == ["4", "3", "2.0"]
+    assert rows["lr 2"]["scored"] == "3"
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "lr 1: 1 run without a seed left out" in page
+
+
 def test_seeds_with_other_packages_are_named(foreign, tmp_path):
     """As after an upgrade of torch between two launches."""
     for seed, version in enumerate(("2.12.0", "2.12.0", "2.13.0")):

@@ -140,6 +140,7 @@ class RunGroup:
             of those with one setting and seed, as by `--again`, the last one.
         scores: their final metrics, float64 [len(scored)].
         repeated: how many more have the setting and seed of another one.
+        seedless: how many have no seed, though others do: each may be one of those.
         lost: its finished runs whose final metric is not finite, or which a script has not logged;
             beside whole runs those that failed or that a search stopped, since the seeds that are
             left are no sample; and `other_jobs`.
@@ -151,6 +152,7 @@ class RunGroup:
     scores: np.ndarray
     lost: int = 0
     repeated: int = 0
+    seedless: int = 0
 
     @property
     def is_finished(self) -> bool:
@@ -160,7 +162,7 @@ class RunGroup:
     @property
     def drawn(self) -> list[Run]:
         """The runs whose curves are averaged: a crashed one would cut the others short."""
-        return one_of_each_seed(finished_or_all(self.runs))
+        return one_of_each_seed(finished_or_all(with_seeds(self.runs)))
 
     @property
     def mean(self) -> float:
@@ -214,6 +216,12 @@ def finished_or_all(runs: list[Run]) -> list[Run]:
     return [run for run in runs if run.is_whole] or runs
 
 
+def with_seeds(runs: Sequence[Run]) -> list[Run]:
+    """The runs without those of no seed, in settings of which others have one."""
+    seeded = {run.group for run in runs if run.seed is not None}
+    return [run for run in runs if run.seed is not None or run.group not in seeded]
+
+
 def one_of_each_seed(runs: Sequence[Run]) -> list[Run]:
     """The runs; of those with one setting and seed the last one, such as `...-run10`."""
     in_order = sorted(runs, key=lambda run: natural_order(run.path))
@@ -229,6 +237,7 @@ def setting_and_seed(run: Run) -> tuple[Any, ...]:
 
 def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
     """A group and its scores."""
+    everything, runs = runs, with_seeds(runs)
     found = {run.path: measure.score(run) for run in runs}
     scored = finished_or_all([run for run in runs if found[run.path] is not None])
     scored = scored[:1] if have_same_metrics(scored, measure) else scored
@@ -237,7 +246,9 @@ def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
     lost = sum(found[run.path] is None and measure.is_lost(run) for run in runs)
     others = other_jobs(runs)
     lost += stopped_beside_whole(runs) + failed_beside_whole(runs) + others
-    return RunGroup(label, runs, each, scores, lost, 0 if others else len(scored) - len(each))
+    repeated = 0 if others else len(scored) - len(each)
+    seedless = len(everything) - len(runs)
+    return RunGroup(label, everything, each, scores, lost, repeated, seedless)
 
 
 def other_jobs(runs: Sequence[Run]) -> int:
@@ -268,18 +279,19 @@ def failed_beside_whole(runs: Sequence[Run]) -> int:
 
 def lost_note(group: RunGroup, measure: Measure) -> str:
     """How many runs should have a place in the group's mean and have none; empty where none."""
-    stopped, failed = stopped_beside_whole(group.runs), failed_beside_whole(group.runs)
-    others, parts = other_jobs(group.runs), []
+    runs: list[Run] = with_seeds(group.runs)
+    stopped, failed = stopped_beside_whole(runs), failed_beside_whole(runs)
+    others, parts = other_jobs(runs), []
     if without := group.lost - stopped - failed - others:
-        finished = sum(run.state == "finished" for run in group.runs)
+        finished = sum(run.state == "finished" for run in runs)
         has = "has" if finished == 1 else "have"
         parts.append(f"{without} of {counted(finished, 'finished run')} {has} no finite "
                      f"{measure.label}")  # fmt: skip
     if stopped:
         was = "was" if stopped == 1 else "were"
-        parts.append(f"{stopped} of {len(group.runs)} runs {was} stopped by the search")
+        parts.append(f"{stopped} of {len(runs)} runs {was} stopped by the search")
     if failed:
-        parts.append(f"{failed} of {len(group.runs)} runs failed")
+        parts.append(f"{failed} of {len(runs)} runs failed")
     if others:
         parts.append(f"{others} runs of one setting and seed are of different jobs (identity in "
                      "provenance.json)")  # fmt: skip

@@ -227,6 +227,7 @@ def summarize(
     lines += [lost_line(group, measure) for group in groups if group.lost]
     lines += unread_lines(groups, measure)
     lines += [repeated_line(group) for group in groups if group.repeated]
+    lines += [seedless_line(group) for group in groups if group.seedless]
     lines += [f"{group.label}: {note}." for group in groups if (note := packages_note(group))]
     few = [group for group in scored if len(group.scores) < ENOUGH_RUNS]
     if few:
@@ -269,6 +270,12 @@ def repeated_line(group: RunGroup) -> str:
         f"{group.label}: {counted(group.repeated, 'run')} with the seed of a later one left out: a "
         "repetition is no further seed."
     )
+
+
+def seedless_line(group: RunGroup) -> str:
+    """That a group has runs of which the seed is not known."""
+    count = counted(group.seedless, "run")
+    return f"{group.label}: {count} without a seed left out: a seed not known may be another's."
 
 
 def unread_lines(groups: Sequence[RunGroup], measure: Measure) -> list[str]:
