@@ -151,6 +151,9 @@ def test_it_sorts_and_filters(open_page, runs, tmp_path):
         assert values == sorted(values, reverse=descending) and last == ""
         button = page.browser.switch_to.active_element  # the heading is drawn anew, with the focus
         assert button.text == column
+    words = [2, "0.20", "x", "0.10", "0.050"]
+    by_size = f"return {json.dumps(words)}.sort((a, b) => compare(a, b, true))"
+    assert page.script(by_size) == ["0.050", "0.10", "0.20", 2, "x"]
     page.find("#filter").send_keys("third")
     assert page.cells("runs", "run") == ["third"]
     assert page.find("#shown").text == "1 of 4"

@@ -81,6 +81,14 @@ def test_values_are_ordered_by_score_and_the_rest_is_one_column(runs):
     assert means == sorted(means)
 
 
+def test_words_that_are_numbers_have_an_axis_of_numbers(runs):
+    """As those of a script without a config: 0.10 is no float's text."""
+    found = collected(runs, [{"LR": value} for value in (0.5, "0.10", "0.050", 1)])
+    with style():
+        (points,) = drawn(found).axes[0].lines
+    assert sorted(points.get_xdata()) == [0.05, 0.1, 0.5, 1]
+
+
 def test_an_importance_has_the_range_of_random_halves_from_sixteen_runs_on(runs):
     settings = [{"LR": 10.0 ** -(number % 4), "CLIP": number % 3} for number in range(24)]
     found = collected(runs, settings)

@@ -66,6 +66,13 @@ def test_scripts_are_sorted_by_config_keys_and_selected_by_metrics_of_any_name(r
     assert runs.listed("--where", "`val-acc`>=0.3 and state!='`'") == ["script/a"]
 
 
+def test_words_that_are_numbers_are_sorted_by_size(runs):
+    """A script without a config has the words of its command, of which 0.10 is no float's text."""
+    for name, lr in {"a": "'0.10'", "b": 0.5, "c": "'0.050'", "d": "nan", "e": 0.06}.items():
+        (runs.add(f"script/{name}", module="train.py") / "input.yaml").write_text(f"lr: {lr}\n")
+    assert runs.listed("--sort", "lr") == [f"script/{name}" for name in "ceabd"]
+
+
 def test_seeds_of_any_size_are_sorted(three):
     three.add("huge/a", 0.1, seed=2**2000)
     assert three.listed("--sort", "seed")[-1] == "huge/a"

@@ -10,7 +10,8 @@ from typing import Any
 from zoerefine.base.errors import UserError, damage
 from zoerefine.lab.listing.index import RunIndex
 from zoerefine.lab.listing.row import RunRow
-from zoerefine.lab.runs.filter import parse_filter
+from zoerefine.lab.runs.filter import number_of, parse_filter
+from zoerefine.lab.runs.record import finite_number
 
 COLUMNS: dict[str, Callable[[RunRow], Any]] = {
     "started": lambda row: row.started,
@@ -137,6 +138,8 @@ def value_of(row: RunRow, index: RunIndex, key: str) -> Any:
 
 
 def sort_key(value: Any) -> tuple[bool, float, str]:
-    """Numbers by size, then everything else as text."""
+    """Numbers by size, such as the word 0.10 of a command, then everything else as text."""
+    if isinstance(value, str) and (number := finite_number(number_of(value))) is not None:
+        value = number
     is_number = isinstance(value, int | float)
     return not is_number, value if is_number else 0.0, "" if is_number else str(value)

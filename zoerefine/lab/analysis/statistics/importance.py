@@ -10,6 +10,7 @@ import numpy as np
 from zoerefine.base.yaml.equal_values import exact_text
 from zoerefine.lab.analysis.groups import Measure, finished_or_all
 from zoerefine.lab.analysis.pictures.style import is_wide
+from zoerefine.lab.runs.filter import number_of
 from zoerefine.lab.runs.record import Run, differing_keys, finite_number
 
 SAME_HALVES = "Target and region quantiles select the same"  # how Optuna's warning begins
@@ -104,8 +105,9 @@ def compared_keys(runs: Sequence[Run], measure: Measure) -> list[str]:
 
 
 def numbers(values: Sequence[Any]) -> list[float] | None:
-    """The values as floats; None if one of them is not a finite number."""
-    found = [finite_number(value) for value in values]
+    """The values as floats, also of words such as 0.10; None if one is not a finite number."""
+    read = [number_of(value) if isinstance(value, str) else value for value in values]
+    found = [finite_number(value) for value in read]
     return [value for value in found if value is not None] if None not in found else None
 
 

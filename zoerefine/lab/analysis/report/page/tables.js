@@ -26,8 +26,9 @@ function dot(color) {
 function compare(a, b, up) {
   const empty = (value) => value === null || value === undefined || value === "";
   if (empty(a) || empty(b)) return empty(a) - empty(b);
-  const numbers = typeof a === "number" && typeof b === "number";
-  const order = numbers ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+  const [x, y] = [a, b].map((value) => (typeof value === "boolean" ? NaN : Number(value)));
+  const texts = Number.isNaN(x) - Number.isNaN(y) || String(a).localeCompare(String(b), "en", { numeric: true });
+  const order = Number.isNaN(x) || Number.isNaN(y) ? texts : x - y; // a word such as 0.10 is a number
   return up ? order : -order;
 }
 
