@@ -1,10 +1,17 @@
 """TRAIN.FROM: a training starts from another one's weights, and is bound to them."""
 
+import json
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
+from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.exporting.build import make_manifest
+from zoerefine.depth.exporting.model_card import held_out_results
 from zoerefine.depth.training.checkpoint import load_refiner, save_best
 from zoerefine.depth.training.job import record_provenance, run_training
 
@@ -106,3 +113,54 @@ def test_altered_weights_are_refused(copied, tiny):
         run_training(load_config(tiny, ["TRAIN.FROM", str(copied.path)]))
     with pytest.raises(UserError, match=r"differs from weights\.sha256: it was altered"):
         load_refiner(copied)
+
+
+def split_in(folder, **parts):
+    """The words that choose a split, written as a file."""
+    path = folder / f"{parts['train'][0]}-{parts['test'][0]}.json"
+    path.write_text(json.dumps(parts))
+    return "DATA.SPLIT", path
+
+
+def test_held_out_scenes_that_the_weights_before_have_seen_are_named(
+    finished, copied, train, tmp_path, capsys
+):
+    """Also by the weights before these, and in what a bundle tells of its training."""
+    old = json.loads(finished.split_file.read_text())
+    (val, test), (unseen,), (chosen_by,) = old["train"], old["test"], old["val"]
+    words = split_in(tmp_path, train=[unseen, chosen_by], val=[val], test=[test])
+    first = train("TRAIN.FROM", finished.path, *QUICK, *words)
+    assert first.results()["seen_before"] == {"val": [val], "test": [test], "alike": []}
+    printed = capsys.readouterr().err
+    assert f"or chosen by, 1 test scene: {test}." in printed
+    assert f"or chosen by, 1 validation scene: {val}." in printed
+    assert "that training did not use" not in held_out_results(first.results())
+    seen = make_manifest(first, "torchscript", "fp32", 3)["training_scenes"]
+    assert set(seen) == {unseen, chosen_by, val, test}
+
+    words = split_in(tmp_path, train=[val, test], val=[chosen_by], test=[unseen])
+    second = train("TRAIN.FROM", first.path, *QUICK, *words)
+    assert second.results()["seen_before"]["test"] == [unseen]
+    third = train("TRAIN.FROM", finished.path, *QUICK, *words)
+    assert third.results()["seen_before"] == {"val": [chosen_by], "test": [], "alike": []}
+    copied.provenance_file.unlink()
+    capsys.readouterr()
+    lone = train("TRAIN.FROM", copied.checkpoints / "best", *QUICK, name="lone")
+    assert lone.results()["seen_before"] is None
+    assert "unknown whether the weights of TRAIN.FROM were trained on" in capsys.readouterr().err
+
+
+def test_a_scene_of_the_same_name_with_other_pictures_may_be_the_same_room(
+    finished, train, world, tmp_path, capsys
+):
+    data = Path(shutil.copytree(world, tmp_path / "grown"))
+    old = json.loads(finished.split_file.read_text())
+    frames = [one for one in open_dataset(data).frames if one.scene == old["train"][0]]
+    frames[0].rgb.write_bytes(frames[1].rgb.read_bytes())
+    words = split_in(tmp_path, train=[*old["val"], *old["test"]], val=[], test=old["train"])
+    run = train("TRAIN.FROM", finished.path, *QUICK, *words, "DATA.ROOT", data)
+    alike, same = old["train"]
+    assert run.results()["seen_before"] == {"val": [], "test": [same], "alike": [alike]}
+    assert f"have seen other pictures in scenes of the same names: {alike}." in (
+        capsys.readouterr().err
+    )

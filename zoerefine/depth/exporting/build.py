@@ -228,10 +228,15 @@ def make_manifest(run: RunDir, engine: str, precision: str, channels: int) -> di
 
 def training_scenes(run: RunDir, provenance: dict[str, Any]) -> dict[str, Any]:
     """The digest of each scene's pictures that training used, see `picture_digests`; also those
-    of validation, which chose the weights. Nothing for a run of an earlier version."""
+    of validation, which chose the weights, and those of the weights that it started from. Nothing
+    for a run of an earlier version."""
     if not (pictures := provenance.get("pictures")):
         return {}
     split = read_split(run.split_file)
     scenes = {scene: pictures.get(scene, "") for scene in sorted({*split.train, *split.val})}
+    earlier = provenance.get("started_from", {}).get("scenes") or {}
     started = any(fact in provenance for fact in ("started_from", "pretrained"))
-    return {"training_scenes": scenes, "started_from_others": started}
+    return {
+        "training_scenes": {name: digest for digest, name in earlier.items()} | scenes,
+        "started_from_others": started,
+    }

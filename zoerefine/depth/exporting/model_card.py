@@ -15,7 +15,7 @@ from zoerefine.depth.exporting.engine_kinds import requirement_words
 from zoerefine.depth.exporting.verify import tolerances
 from zoerefine.depth.metrics import arrow
 from zoerefine.depth.points.channels import NO_HINTS
-from zoerefine.depth.training.verdict import DEPTHS, calibration_line, factor, warnings
+from zoerefine.depth.training.verdict import DEPTHS, calibration_line, factor, seen_lines, warnings
 
 SHOWN_METRICS = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
 LISTED = 8  # scenes
@@ -72,9 +72,10 @@ def held_out_results(results: dict[str, Any]) -> str:
     if not test.get("refined"):
         return "\n".join([*lines, "None: this run had no test scenes."])
     names = [name for name in SHOWN_METRICS if name in test["refined"]]
+    unseen = "" if seen_lines(results) else " that training did not use"
     arrows = [f"{name} {arrow(name)}" for name in names]
     lines += [
-        f"Measured in {counted(len(scenes), 'scene')} that training did not use "
+        f"Measured in {counted(len(scenes), 'scene')}{unseen} "
         f"({first_few(scenes, LISTED)}), of: {results['data']}. Means over pictures by ZoeDepth's "
         "protocol, with nothing rescaled to the truth. ↓: lower is better.",
         "",

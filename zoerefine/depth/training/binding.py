@@ -30,14 +30,16 @@ def identified(cfg: Config) -> dict[str, Any]:
     return tree
 
 
-def deciding_files(cfg: Config) -> dict[str, dict[str, str]]:
-    """Path and digest of the files that FILE_KEYS name, by their fact in provenance.json.
+def deciding_files(cfg: Config) -> dict[str, dict[str, Any]]:
+    """Path and digest of the files that FILE_KEYS name, by their fact in provenance.json; of
+    weights also the scenes that they have seen (`used_scenes`).
 
     Raises `UserError` where there are no such weights, or the split is none.
     """
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     if start := find_start_weights(cfg):
-        found["started_from"] = {"path": str(start.path.absolute()), "sha256": start.digest}
+        place = str(start.path.absolute())
+        found["started_from"] = {"path": place, "sha256": start.digest, "scenes": start.scenes}
     if path := cfg.MODEL.PRETRAINED:
         try:
             found["pretrained"] = {"path": path, "sha256": digest_file(path)}

@@ -25,6 +25,7 @@ from zoerefine.depth.training import checkpoint, ending
 from zoerefine.depth.training.binding import binding, require_recorded
 from zoerefine.depth.training.point_inputs import training_transform
 from zoerefine.depth.training.run_log import RunLog
+from zoerefine.depth.training.start_weights import seen_before
 from zoerefine.depth.training.trainer import Trainer
 from zoerefine.depth.training.usage import StepTimer
 
@@ -74,6 +75,7 @@ def train(
             with ending.StopSignals() as loop.stop:
                 loop.run_epochs()
             results = ending.final_results(loop.trainer, run, test) | loop.outcome
+            results |= seen_before(facts, split)
             verification.finish()
         except DamagedCache:
             if ranks.is_writer():

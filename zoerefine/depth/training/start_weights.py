@@ -16,6 +16,7 @@ from zoerefine.base.config import Config, load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.split import Split, read_split
 from zoerefine.depth.model import RefinerNetwork
 from zoerefine.depth.model.refiner import CALIBRATED
 from zoerefine.depth.training.checkpoint import weights_digest
@@ -32,11 +33,13 @@ class StartWeights:
         path: their file.
         weights: tensors of a refiner by name.
         digest: SHA-256 over them; for a run's best weights it is the run's `weights.sha256`.
+        scenes: what `used_scenes` says of their run.
     """
 
     path: Path
     weights: dict[str, Tensor]
     digest: str
+    scenes: dict[str, str] | None
 
 
 def find_start_weights(cfg: Config) -> StartWeights | None:
@@ -58,7 +61,46 @@ def find_start_weights(cfg: Config) -> StartWeights | None:
         raise UserError(f"TRAIN.FROM {path} differs from {recorded.name}: it was altered")
     if run.config_file.exists():
         refuse_another_network(path, load_config(run.config_file).MODEL, cfg.MODEL)
-    return StartWeights(path, weights, digest)
+    return StartWeights(path, weights, digest, used_scenes(run))
+
+
+def used_scenes(run: RunDir) -> dict[str, str] | None:
+    """The scenes that a run trained on or chose its weights by, by the digest of their pictures
+    (`picture_digests`), with those of the weights that it started from.
+
+    None where they are unknown: no run recorded them (a copied file, a run of an earlier version).
+    """
+    facts = run.recorded()
+    earlier = facts.get("started_from", {"scenes": {}}).get("scenes")
+    if "pictures" not in facts or earlier is None:
+        return None
+    split, digests = read_split(run.split_file), facts["pictures"]
+    own = {digests[scene]: scene for scene in (*split.train, *split.val) if scene in digests}
+    return {**earlier, **own}
+
+
+def seen_before(facts: Mapping[str, Any], split: Split) -> dict[str, Any]:
+    """What results.json says of a run with TRAIN.FROM; empty for another one.
+
+    Args:
+        facts: of the run's provenance.json.
+
+    Returns:
+        {"seen_before": {"val", "test": held-out scenes that the weights before it were trained on
+        or chosen by, "alike": those that share only their name with such a scene}}; None in the
+        place of the inner mapping where nothing is known of these weights.
+    """
+    if "started_from" not in facts:
+        return {}
+    if (earlier := facts["started_from"].get("scenes")) is None:
+        return {"seen_before": None}
+    digests = facts["pictures"]
+    found = {
+        part: [scene for scene in getattr(split, part) if digests.get(scene) in earlier]
+        for part in ("val", "test")
+    }
+    others = {*split.val, *split.test}.difference(*found.values())
+    return {"seen_before": found | {"alike": sorted(others.intersection(earlier.values()))}}
 
 
 def weights_file(place: Path) -> Path:

@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from zoerefine.base.errors import counted
+from zoerefine.base.errors import counted, first_few
 from zoerefine.base.registries import SELECTION_METRIC
 
 # A refiner that uses its pseudo depth has a larger error with another scene's, by this factor.
 LEAST_DEPENDENCE = 1.05
 SHOWN_METRICS = (SELECTION_METRIC, "silog", "delta1")
+NAMED_SCENES = 5  # in a message
 DEPTHS = {
     "pseudo": "pseudo depth",
     "global_scale": "pseudo depth times a single factor",
@@ -74,13 +75,13 @@ def warnings(results: Mapping[str, Any]) -> list[str]:
     test = results.get("test", {})
     errors = {which: test.get(which, {}).get(SELECTION_METRIC) for which in DEPTHS}
     refined = errors["refined"]
-    found = []
+    found = seen_lines(results)
     if only_factor := (results.get("calibration") or {}).get("strength") == 0:
         found.append(
             f"this bundle multiplies by one factor, {factor(results)}: on the validation scenes "
             "the network's correction was no help, so it is not used."
         )
-    if results.get("calibration", found) is None:
+    if results.get("calibration", "") is None:
         found.append(
             f"{calibration_line(results)}, and its confidence was not fitted to hold 90% of the "
             "pixels."
@@ -113,6 +114,31 @@ def warnings(results: Mapping[str, Any]) -> list[str]:
             f"{SELECTION_METRIC} is {refined:.4f}, and {shuffled:.4f} with another scene's pseudo "
             "depth. It predicts depth from the picture alone, which rarely generalizes to other "
             "scenes."
+        )
+    return found
+
+
+def seen_lines(results: Mapping[str, Any]) -> list[str]:
+    """Which held-out scenes the weights of TRAIN.FROM have seen, or may have seen; see
+    `seen_before`."""
+    scenes, seen = results.get("scenes", {}), results.get("seen_before", {})
+    if seen is None and (scenes["val"] or scenes["test"]):
+        return [
+            "unknown whether the weights of TRAIN.FROM were trained on the validation and test "
+            "scenes: give a run's folder that records its scenes, not a copied file."
+        ]
+    found = [
+        f"the weights of TRAIN.FROM were trained on, or chosen by, "
+        f"{counted(len(seen[part]), f'{name} scene')}: {first_few(seen[part], NAMED_SCENES)}. "
+        "Metrics there say nothing of scenes never seen: train on such scenes, by DATA.SPLIT."
+        for part, name in (("val", "validation"), ("test", "test"))
+        if seen and seen[part]
+    ]
+    if seen and seen["alike"]:
+        found.append(
+            f"the weights of TRAIN.FROM have seen other pictures in scenes of the same names: "
+            f"{first_few(seen['alike'], NAMED_SCENES)}. If they are the same rooms, they are not "
+            "held out."
         )
     return found
 
