@@ -184,14 +184,16 @@ def test_steps_that_one_attempt_states_twice_with_other_values_are_named(run, fo
     assert re.search(r"the steps of acc(, \w+)? go back to \d or come twice", metrics.faults[0])
 
 
-FOLDS = [(1, 0.5), (2, 0.6), (3, 0.9), (1, 0.4), (2, 0.45)]
+FOLDS = [(1, 0.5), (2, 0.6), (3, 0.9), (1, 0.5), (2, 0.45)]  # both begin with one value
 
 
-@pytest.mark.parametrize("name", ["log.txt", "trainer_state.json", "tb", "files"])
-def test_folds_in_any_other_log_are_named(run, name):
+@pytest.mark.parametrize("name", ["log.txt", "log.csv", "trainer_state.json", "tb", "files"])
+def test_folds_in_any_log_are_named(run, name):
     run.record(attempt=1, metric_patterns=[r"epoch (?P<step>\d+) acc=(\S+)"])
     if name == "log.txt":
         run.write(name, "".join(f"epoch {step} acc={value}\n" for step, value in FOLDS))
+    elif name == "log.csv":
+        write(run, "csv", "|".join(["epoch,acc", *(f"{step},{value}" for step, value in FOLDS)]))
     elif name == "trainer_state.json":
         rows = [{"step": step, "acc": value} for step, value in FOLDS]
         run.write(f"left/{name}", json.dumps({"log_history": rows}))
@@ -203,7 +205,7 @@ def test_folds_in_any_other_log_are_named(run, name):
                     writer.add_scalar("acc", value, step)
     metrics = read_metrics(run)
     assert metrics.final["acc"] == pytest.approx(0.9)
-    assert "the steps of acc go back to 1 or come twice, and the last value" in metrics.faults[0]
+    assert "the steps of acc go back to 2 or come twice, and the last value" in metrics.faults[0]
 
 
 def test_several_experiments_of_sacred_in_one_job_are_named(run):
@@ -219,7 +221,7 @@ def test_final_values_of_one_name_in_two_files_are_named(run):
     run.write("left/metrics.json", '{"acc": 0.75}')
     run.write("left/results.json", '{"acc": 0.5}')
     run.record(attempt=1)
-    assert "(..json, ..json) in one attempt" in read_metrics(run).faults[0]
+    assert "(left/metrics.json, left/results.json) in one attempt" in read_metrics(run).faults[0]
 
 
 @pytest.mark.parametrize("rows", [",loss,val_loss|0,.5,.6|1,.3,.9|mean,.4,.7",
@@ -241,7 +243,8 @@ def test_later_attempts_are_asked_in_the_same_way(run):
         path = run.write(f"left/version_{version}/metrics.csv", f"step,acc\n1,.{version}\n")
         if version == 0:
             os.utime(path, (1e9, 1e9))
-    assert "(version_1/metrics.csv, version_2/metrics.csv)" in read_metrics(run).faults[0]
+    folders = "(left/version_1/metrics.csv, left/version_2/metrics.csv)"
+    assert folders in read_metrics(run).faults[0]
 
 
 def test_json_lines_with_an_odd_first_line_or_missing_values_are_read(run):
@@ -284,13 +287,50 @@ def test_what_an_earlier_attempt_left_beside_the_later_one_does_not_count(run):
     assert metrics.series["acc"].steps == [500] and metrics.final["acc"] == 0.55
 
 
-def test_a_second_attempt_states_steps_again(run):
-    before = "epoch,acc\n0,.9\n1,.8\n"
-    run.write("left/log.csv", before + "epoch,acc\n1,.5\n2,.4\n")
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ("epoch,acc|0,.9|1,.8|", "epoch,acc|1,.5|2,.4|"),
+        ("epoch,trial_id,acc|0,a,.9|1,a,.8|", "1,b,.5|2,b,.4|"),
+        ("Run,epoch,acc|1,0,.9|1,1,.8|", "2,1,.5|2,2,.4|"),
+        ("epoch,acc|0,.9|1,.8|", "epoch,loss,acc|1,3,.5|2,2,.4|"),
+        ("epoch,acc|0,.9|1,.8|", "acc,epoch|.5,1|.4,2|"),
+    ],
+)
+def test_a_second_attempt_states_steps_again(run, before, after):
+    before, after = (text.replace("|", "\n") for text in (before, after))
+    run.write("left/log.csv", before + after)
     known = [len(before), sha256(before.encode()).hexdigest()]
     run.record(attempt=2, logs_before={"left/log.csv": known})
     metrics = read_metrics(run)
     assert metrics.series["acc"].values == [0.9, 0.5, 0.4] and metrics.faults == ()
+    assert "loss" not in after or metrics.series["loss"].steps == [1, 2]
+
+
+def test_what_the_commit_has_of_a_log_is_named(run):
+    known = b"epoch,acc\n0,.9\n1,.8\n"
+    run.write("left/log.csv", known + b"2,.7\n")
+    run.record(logs_committed={"left/log.csv": [len(known), sha256(known).hexdigest()]})
+    metrics = read_metrics(run)
+    assert metrics.series["acc"].steps == [2]
+    assert metrics.faults[0].startswith("left/log.csv: its first 20 bytes are those of the commit")
+
+
+@pytest.mark.parametrize("name, text", [
+    ("history.json", '[{"batches": [{"loss": 3}], "epoch": 1, "acc": 0.5, "acc_best": true},'
+                     ' {"batches": [], "epoch": 2, "acc": 0.25, "acc_best": false}]'),
+    ("progress.json", '{"time/total_timesteps": 1, "acc": 0.5}\n'
+                      '{"time/total_timesteps": 2, "acc": 0.25}\n'),
+    ("result.json", '{"training_iteration": 1, "acc": 0.5, "config": {"lr": 0.1}}\n'
+                    '{"training_iteration": 2, "acc": 0.25, "config": {"lr": 0.1}}\n'),
+])  # fmt: skip
+def test_rows_of_skorch_stable_baselines_and_ray_are_read(run, name, text):
+    run.write(f"left/{name}", text)
+    metrics = read_metrics(run)
+    assert list(metrics.series) == ["acc"] and metrics.faults == ()
+    assert (metrics.series["acc"].steps, metrics.series["acc"].values) == ([1, 2], [0.5, 0.25])
+    run.write("left/progress.csv", "training_iteration,acc\n1,.5\n2,.25\n")
+    assert name == "history.json" or list(read_metrics(run).series) == ["acc"]
 
 
 def test_a_file_of_one_epoch_follows_those_whose_steps_begin_again(run):
@@ -337,7 +377,7 @@ def test_a_line_that_a_kill_cut_off_is_no_part_of_the_next_one(run):
     run.record(logs_before={"left/log.csv": known}, attempt=2)
     metrics = read_metrics(run)
     assert metrics.series["acc"].steps == [1, 3]
-    assert metrics.faults == ("log: line 3 is not read: a kill cut it off",)
+    assert metrics.faults == ("left/log.csv: line 3 is not read: a kill cut it off",)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])

@@ -98,14 +98,16 @@ def test_a_row_with_other_columns_and_doubled_columns_are_left_out_and_named(run
     run.write("left/log.csv", "step,acc,lr\n1,0.5,1\n2,0,75,0,01\n")
     assert points(run, "acc") == {1: 0.5}
     [fault] = read_metrics(run).faults
-    assert fault.startswith("log: line 3 has 5 values for 3 columns, so it is not read: write")
+    assert fault.startswith(
+        "left/log.csv: line 3 has 5 values for 3 columns, so it is not read: write"
+    )
     run.write("left/log.csv", "step,lr,acc\n1,0.5,1\n2,0.75\n3,0.25,2\n")
     assert points(run, "lr") == {1: 0.5, 3: 0.25}
     assert "line 3 has 2 values for 3 columns" in read_metrics(run).faults[0]
     run.write("left/log.csv", "step,acc,loss,acc\n1,0.5,2,0.75\n")
     found = read_metrics(run)
     assert set(found.series) == {"loss"}
-    assert found.faults == ("log: two columns are called acc",)
+    assert found.faults == ("left/log.csv: two columns are called acc",)
 
 
 @pytest.mark.parametrize(
@@ -131,10 +133,12 @@ def test_a_column_whose_numbers_cannot_all_be_read_is_left_out_and_named(run, te
     "rows",
     [
         "step,acc,sha\n1,0.5,3f2a91c\n2,0.75,12345678\n3,1,91e4567\n",
+        "step,acc,sha\n1,0.5,12345678\n2,1,abcdef1\n",
+        "step,acc,comment\n1,0.5,2\n2,1,good\n",
         'step,acc,kernel\n1,0.5,"3,3"\n2,0.75,"3,3"\n3,1,"3,3"\n',
     ],
 )
-def test_columns_of_hashes_and_of_one_pair_are_no_metrics_and_need_no_note(run, rows):
+def test_columns_of_hashes_notes_and_one_pair_are_no_metrics_and_need_no_note(run, rows):
     run.write("left/log.csv", rows)
     metrics = read_metrics(run)
     assert (metrics.final, metrics.faults) == ({"acc": 1}, ())
@@ -223,10 +227,10 @@ def test_columns_that_differ_only_in_spaces_are_left_out_and_named(run):
     run.write("left/log.csv", "step,acc, acc,loss\n1,0.5,0.75,2\n")
     found = read_metrics(run)
     assert found.final == {"loss": 2}
-    assert found.faults == ("log: two columns are called acc",)
+    assert found.faults == ("left/log.csv: two columns are called acc",)
     run.write("left/log.csv", "step,acc, Step,epoch\n1,0.5,7,3\n")
     found = read_metrics(run)
-    assert found.final == {} and found.faults == ("log: two columns are called step",)
+    assert found.final == {} and found.faults == ("left/log.csv: two columns are called step",)
 
 
 @pytest.mark.parametrize("name, text, found", [
@@ -253,7 +257,7 @@ def test_unusual_text_files_are_read(run, name, text, found):
 def test_a_row_is_named_by_its_line_in_the_file(run):
     run.write("left/log.csv", "# today\n\nstep,acc\n1,0,5\n")
     [fault] = read_metrics(run).faults
-    assert fault.startswith("log: line 4 has 3 values for 2 columns")
+    assert fault.startswith("left/log.csv: line 4 has 3 values for 2 columns")
 
 
 def test_equal_columns_of_several_files_are_named_by_their_files(run):
@@ -306,8 +310,17 @@ def test_a_pattern_without_a_metric_is_refused(pattern, reason):
 
 def test_values_without_a_step_are_counted(run):
     run.record(metric_pattern=r"acc=(\S+)")
-    run.write("log.txt", "acc=0.5\nacc=high\nacc=0.25\n")
+    run.write("log.txt", "acc=0.5\nacc=high\nacc='0.25',\n")
     assert points(run, "acc") == {1: 0.5, 2: 0.25}
+    assert read_metrics(run).faults == ()
+
+
+def test_a_word_in_the_place_of_the_last_value_is_named(run):
+    run.record(metric_pattern=r"acc=(\S+)")
+    run.write("log.txt", "acc=0.5\nacc=diverged\n")
+    metrics = read_metrics(run)
+    assert metrics.final == {"acc": 0.5}
+    assert "what stands last for acc is no number ('diverged')" in metrics.faults[0]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,20 @@ def test_of_several_runs_in_a_store_the_last_one_counts(run):
     assert read_metrics(run).series["loss"].values == [row["loss"] for _, row in LOGGED[0].rows]
 
 
+def test_folds_in_one_run_of_mlflow_are_named_and_the_last_value_is_the_final_one(run):
+    tracking = pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
+    client = tracking.MlflowClient(tracking_uri=(run.left / "mlruns").as_uri())
+    run_id = client.create_run(client.create_experiment("folds")).info.run_id
+    for time, (step, value) in enumerate([(0, 0.5), (1, 0.75), (2, 0.875), (0, 0.5), (1, 0.25)]):
+        client.log_metric(run_id, "acc", value, timestamp=1000 + time, step=step)
+    for value in (0.5, 0.75, 0.25):  # in one millisecond
+        client.log_metric(run_id, "f1", value, timestamp=1000)
+    (run.path / "provenance.json").write_text('{"module": "train.py", "attempt": 1}')
+    metrics = read_metrics(run)
+    assert metrics.final == {"acc": 0.875, "f1": 0.25}
+    assert metrics.faults[0].startswith("left/mlruns: the steps of acc go back to 1 or come twice")
+
+
 def test_a_summary_that_the_script_set_goes_before_the_last_value(run):
     wandb = pytest.importorskip("wandb", reason="W&B is not installed")
     run.left.mkdir()
@@ -67,4 +81,4 @@ def test_a_store_that_cannot_be_read_is_named(run):
     run.left.mkdir()
     (run.left / "mlflow.db").write_bytes(b"SQLite format 3\0" + bytes(100))
     (fault,) = read_metrics(run).faults
-    assert fault.startswith("mlflow: ") and "mlflow.db cannot be read" in fault
+    assert fault.startswith("left/mlflow.db: ") and "mlflow.db cannot be read" in fault

@@ -14,6 +14,7 @@ from zoerefine.lab.runs.metrics.series import (
     NO_LABEL,
     PHASES,
     STEP_NAMES,
+    VARYING,
     WRAPPED,
     counter_of,
     is_odd,
@@ -40,35 +41,22 @@ class CsvLog(MetricLog):
     """A CSV file. It is read again whenever it has changed, since many scripts write it anew.
 
     Attributes:
-        since, skipped: as of a `LineLog`.
-        lines_before: complete lines before `since`.
-        is_cut: the line after them was begun before.
-        has_steps: whether a row states its step.
         odd: by column, the cells that may be numbers and cannot be read, each with its line.
         words: by column, the word that stands below its last number, with its line.
         prefixes: what stands before the names of metrics, for each phase.
     """
 
-    since: int = 0
-    skipped: int = 0
-    lines_before: int = 0
-    is_cut: bool = False
-    has_steps: bool = False
     odd: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     words: dict[str, tuple[str, int]] = field(default_factory=dict)
     prefixes: set[str] = field(default_factory=set)
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.TABLE if self.has_steps else Kind.DOCUMENT
 
     def update(self, ended: bool) -> None:
         """Read the file if it has changed."""
         if not self.has_changed(ended):
             return
         self.forget()
-        self.has_steps, self.odd, self.words, self.prefixes = False, {}, {}, set()
-        self.may_be_data = False
+        self.odd, self.words, self.prefixes = {}, {}, set()
+        self.kind, self.may_be_data = Kind.DOCUMENT, False
         if self.stamp[0] > MAX_BYTES:
             self.faults["size"] = f"larger than {MAX_BYTES >> 20} MiB, so it is not read"
             return
@@ -77,39 +65,41 @@ class CsvLog(MetricLog):
         text = data.decode("utf-16" if is_wide else "utf-8-sig", "replace")
         complete = text if ended else text[: text.rfind("\n") + 1]
         lines = list(io.StringIO(complete, newline=None))
-        self.lines_before = data[: self.since].count(b"\n")
-        self.is_cut = not data[: self.since].endswith(b"\n")
         try:
-            self._read(lines, data[: self.skipped].count(b"\n"))
+            self._read(lines, data)
         except csv.Error as error:
             self.faults["row"] = f"not a valid CSV file: {error}"
         self._leave_out_odd()
         self.settle(ended)
 
-    def _read(self, lines: Sequence[str], skipped_lines: int) -> None:
+    def _read(self, lines: Sequence[str], data: bytes) -> None:
+        lines_before, skipped = (data[:end].count(b"\n") for end in (self.since, self.skipped))
         begin = lines_above_header(lines)
         delimiter = delimiter_of(*lines[begin : begin + 2])
         reader = csv.reader(lines[begin:], delimiter=delimiter, strict=True)
         names = [name.strip() for name in next(reader, [])]
         names[:1] = [name.removeprefix("# ") for name in names[:1]]  # as numpy.savetxt writes it
         columns = self._columns(names)
-        if columns is None:
-            return
         has_begun, number = not self.since, 0
         for cells in reader:
             line = begin + reader.line_num
-            if not cells or line <= skipped_lines:
+            if columns is None:
+                return
+            if not cells or line <= skipped:
                 continue
-            if not has_begun and line > self.lines_before:
+            begins = not has_begun and line > lines_before
+            if begins:
                 has_begun = True
                 self.begin_attempt()
-                if self.is_cut:
+                if not data[: self.since].endswith(b"\n"):
                     self.faults["cut"] = f"line {line} is not read: a kill cut it off"
                     continue
             values = [*map(parse_number, cells)]
             if values.count(None) == len(cells) and is_header(cells, names, lines[line - 2]):
-                if [cell.strip() for cell in cells] != names:
+                found = [cell.strip() for cell in cells]
+                if found != names and not begins:
                     return self._refuse_second_table(line)
+                names, columns = found, self._columns(found)
             elif self._has_all_columns(cells, names, line):
                 number += 1
                 if not self._add_row(columns, cells, values, number, line):
@@ -177,7 +167,6 @@ class CsvLog(MetricLog):
                 self.discard()
                 self._note_odd(columns.names[next(iter(columns.counters))], odd, line)
                 return False
-        self.has_steps = self.has_steps or bool(counters)
         phase, part = columns.phase_and_part(cells, values)
         prefix = f"{phase}." if phase else ""
         self.prefixes.add(prefix)
@@ -196,10 +185,12 @@ class CsvLog(MetricLog):
 
     def _leave_out_odd(self) -> None:
         """Leave out columns of which some cells are numbers and others cannot be read, or the last
-        is a word (`diverged`): an earlier value would count as the final one. Hashes and one pair
-        (`3,3`) in all rows need no note."""
+        is a word (`diverged`): an earlier value would count as the final one. Hashes, notes and one
+        pair (`3,3`) in all rows are not named."""
         for column, (text, line) in self.words.items():
-            if any([self.discard_metric(prefix + column) for prefix in self.prefixes]):
+            read = [self.discard_metric(prefix + column) for prefix in self.prefixes]
+            is_aside = VARYING.fullmatch(column.lower()) or HASH.fullmatch(text)
+            if any(read) and not is_aside:
                 self._note_odd(column, text, line)
         for column, cells in self.odd.items():
             text, line = cells[0]

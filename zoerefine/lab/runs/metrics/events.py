@@ -20,18 +20,15 @@ class EventLog(MetricLog):
     """All event files of one folder, in the order of their names, which contain a time.
 
     Attributes:
-        since: seconds since the epoch; files that were not written later are left out.
+        after: seconds since the epoch; files that were not written later are left out.
         restarted: when the job was started again, in seconds since the epoch; 0: not known.
         offsets: how far each file was read.
     """
 
-    since: float = 0.0
+    kind: Kind = Kind.EVENTS
+    after: float = 0.0
     restarted: float = 0.0
     offsets: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.EVENTS
 
     def update(self, ended: bool) -> None:
         """Read the records that were added."""
@@ -39,7 +36,7 @@ class EventLog(MetricLog):
         for path in files:
             status = path.lstat()
             has_more = status.st_size > self.offsets.get(path.name, 0)
-            if S_ISREG(status.st_mode) and status.st_mtime >= self.since and has_more:
+            if S_ISREG(status.st_mode) and status.st_mtime >= self.after and has_more:
                 if self.restarted and status.st_mtime >= self.restarted:
                     self.restarted = 0.0
                     self.begin_attempt()
@@ -62,25 +59,25 @@ class EventLog(MetricLog):
         for group in groups:  # before the scalars, since it may discard those of earlier parts
             for event in group.events:
                 self._add_event(event)
-        is_purged = any(discards(event) for group in groups for event in group.events)
         for group in groups:
             for one in (one for one in group.scalars if len(one.steps)):
-                values = np.where(np.isfinite(one.values), one.values, np.nan)
-                if not is_purged and (step := self._goes_back(one)) is not None:
-                    self.again.setdefault(one.tag, step)
-                points = self.points_from(one.tag, one.steps.min().item())
-                points.update(zip(one.steps.tolist(), values.tolist(), strict=True))
+                self._add_scalars(one)
         return sum(group.damaged for group in groups)
 
-    def _goes_back(self, one: event_bytes.Scalars) -> float | None:
-        """The first step to which a metric goes back, or of which it has two values, in the order
-        of the file; None where it does not. The records of a number's length are in this order."""
-        again = np.diff(one.steps) < 0
-        again |= (np.diff(one.steps) == 0) & (np.diff(one.values) != 0)
-        known = self.points.get(one.tag) if one.tag not in self.earlier else None
-        if known and one.steps[0] < next(reversed(known)):
-            return float(one.steps[0])
-        return float(one.steps[1:][again][0]) if again.any() else None
+    def _add_scalars(self, one: event_bytes.Scalars) -> None:
+        """Add values of a tag, at once where their steps only rise.
+
+        Those of steps with as many bytes are in the order of the file.
+        """
+        steps = one.steps.tolist()
+        values = np.where(np.isfinite(one.values), one.values, np.nan).tolist()
+        points = self.points.setdefault(one.tag, {})
+        is_behind = one.tag not in self.earlier and next(reversed(points), -np.inf) < steps[0]
+        if is_behind and (np.diff(one.steps) > 0).all():
+            points.update(zip(steps, values, strict=True))
+            return
+        for step, value in zip(steps, values, strict=True):
+            self.add(one.tag, step, value)
 
     def _add_event(self, event: Any) -> None:
         """Add the metrics and hyper-parameters of an event of TensorBoard's own class."""

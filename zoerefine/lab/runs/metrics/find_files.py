@@ -94,7 +94,8 @@ def kind_of(path: Path) -> str:
     if suffix.lower() in csv_logs.CSV_SUFFIXES:
         return "table"
     if text_logs.JSON_FILES.fullmatch(name):
-        return "rows"
+        is_same = name in text_logs.AS_PROGRESS and path.with_name("progress.csv").is_file()
+        return "" if is_same else "rows"
     return "store" if name == "meta.yaml" or suffix in STORE_SUFFIXES else ""
 
 

@@ -1,6 +1,5 @@
 """What every kind of log that holds metrics has in common."""
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,11 +12,10 @@ from zoerefine.lab.runs.metrics.series import (
     VARYING,
     CountedMetric,
     Points,
-    discard_after,
-    same_number,
+    record,
 )
 
-NAMED = 3  # metrics in a message
+NAMED = 3  # metrics or logs in a message
 MAX_BYTES = 64 * 2**20  # a larger text is data, not a log
 
 
@@ -40,12 +38,17 @@ class MetricLog:
         path: the file or folder.
         place: its path inside the run or the workspace, which tells logs with equal metric names
             apart.
+        kind: a table or JSON whose rows state no step so far holds final values.
+        since: where in the file the job's last start is, in bytes. What stands before counts up to
+            the first step that has come again: see `begin_attempt`.
+        skipped: how many bytes at its beginning are the commit's.
         points: values by metric and step.
         finals: final values that the log states itself; the others are those of the last step.
         reported: final values that another file states of its metrics.
         repeated: metrics that it reports of another log.
         ends_empty: its last row states a step and no value.
-        again: as of a `CountedMetric`, by metric.
+        again: the first step to which one attempt goes back, or of which it logs two values, by
+            metric.
         hyperparameters: by name.
         faults: what could not be read, by the place of the fault.
         counted: what rows say of a metric beside its values, by metric.
@@ -56,6 +59,9 @@ class MetricLog:
 
     path: Path
     place: str
+    kind: Kind = Kind.DOCUMENT
+    since: int = 0
+    skipped: int = 0
     points: dict[str, Points] = field(default_factory=dict)
     counted: dict[str, CountedMetric] = field(default_factory=lambda: defaultdict(CountedMetric))
     may_be_data: bool = False
@@ -68,11 +74,6 @@ class MetricLog:
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
     stamp: tuple[int, ...] = ()
-
-    @property
-    def kind(self) -> Kind:
-        """What kind of log this is."""
-        raise NotImplementedError
 
     def update(self, ended: bool) -> None:
         """Read what was written since the last call.
@@ -90,24 +91,12 @@ class MetricLog:
 
     def add(self, name: str, step: float, value: float) -> None:
         """Record one value."""
-        is_later = name not in self.earlier
-        points = self.points_from(name, step)
-        comes_again = is_later and points and step <= next(reversed(points))
-        if comes_again and not same_number(points.get(step, math.inf), value):
+        if record(self.points.setdefault(name, {}), step, value, name in self.earlier):
             self.again.setdefault(name, step)
-        points.pop(step, None)  # the last one stands last
-        points[step] = value
-
-    def points_from(self, name: str, step: float) -> Points:
-        """The points to which values are added that begin at a step."""
-        points = self.points.setdefault(name, {})
-        if name in self.earlier:
-            self.earlier.remove(name)
-            discard_after(points, step)
-        return points
+        self.earlier.discard(name)
 
     def add_counted(
-        self, name: str, counters: Mapping[str, float], value: float, part: Mapping[str, str]
+        self, name: str, counters: Mapping[str, float], value: float, part: dict[str, str]
     ) -> None:
         """Record one value of a table's row.
 
@@ -115,6 +104,8 @@ class MetricLog:
             counters: the steps that the row states, by the column, the preferred one first.
             part: of `part_of`. Values of several parts at one step are no series.
         """
+        if counters and self.kind is Kind.DOCUMENT:
+            self.kind = Kind.TABLE
         one = self.counted[name]
         one.counter = one.counter or next(iter(counters), "")
         step, coarse = counters.get(one.counter), one.coarse_step(counters)
@@ -124,7 +115,8 @@ class MetricLog:
             return one.add_loose(value)
         if part and (where := one.apart(name, step, coarse, value, part)):
             return self._leave_out(name, *where)
-        one.add(step, coarse, value, name in self.earlier)
+        if one.add(step, coarse, value, name in self.earlier):
+            self.again.setdefault(name, step)
         self.earlier.discard(name)
         self.points[name] = one.points
 
@@ -141,6 +133,11 @@ class MetricLog:
     def settle(self, ended: bool) -> None:
         """Decide about rows without a step: one states the final value of its metric, if no others
         state its steps."""
+        if self.skipped and self.points:
+            self.faults["commit"] = (
+                f"its first {self.skipped} bytes are those of the commit, and are not read: if the "
+                "job has written them, too, remove the file from the commit"
+            )
         last = max((max(points) for points in self.points.values() if points), default=1.0)
         may_end = ended and not self.without_steps()
         for name, one in self.counted.items():
@@ -172,8 +169,7 @@ class MetricLog:
         """The job was started again: what follows replaces values of the same and later steps."""
         self.earlier = set(self.points)
         for one in self.counted.values():
-            one.loose.clear()
-            one.turns.clear()
+            one.begin_attempt()
 
     def forget(self) -> None:
         """Before a file is read anew."""

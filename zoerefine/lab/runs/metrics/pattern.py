@@ -17,7 +17,8 @@ from zoerefine.lab.runs.metrics.series import is_odd, parse_number
 
 STEP = "step"
 LONGEST_LINE = 2000  # characters; the rest of a longer line is not searched
-PUNCTUATION = ",;:%)]}"  # after a number
+QUOTES = "\"'"
+PUNCTUATION = f",;:%)]}}{QUOTES}"  # after a number
 # What a bracket means: nothing after an escape or in a set, else a group with or without a name.
 ESCAPE_OR_SET = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
 GROUP = re.compile(ESCAPE_OR_SET.pattern + r"|\(\?P?<(?P<name>\w+)>|(?P<open>\((?!\?))")
@@ -34,7 +35,7 @@ class MetricPattern:
     def find(self, line: str, limit_s: float) -> Iterator[tuple[str, float | None, float | str]]:
         """Name, step (None: not in the line) and value of each metric in a line.
 
-        A value or its step that begins like a number and is none comes as the value, a text.
+        What is no number comes as the value, a text; so does a step that begins like a number.
         Raises `TimeoutError` where the search takes longer than `limit_s`.
         """
         if limit_s <= 0:
@@ -43,23 +44,20 @@ class MetricPattern:
         for match in self.expression.finditer(line[:LONGEST_LINE], timeout=limit_s):
             if match.end() == LONGEST_LINE < len(line):
                 return  # a number may be cut off
-            texts = [(text or "").strip().rstrip(PUNCTUATION) for text in match.groups()]
-            values = map(value_of, texts)
+            values = map(value_of, match.groups())
             found = [(name, one) for name, one in zip(self.names, values, strict=True) if one != ""]
-            step = next((one for name, one in found if name == STEP), None)
-            for name, value in found:
-                if name == STEP:
-                    continue
-                if isinstance(step, str):
-                    yield name, None, step
-                else:
-                    yield name, None if step is None or isnan(step) else step, value
+            step = next((one for name, one in found if name == STEP), "")
+            if isinstance(step, str) and is_odd(step):
+                found = [(name, step) for name, _ in found]
+            at = None if isinstance(step, str) or isnan(step) else step
+            yield from ((name, at, value) for name, value in found if name != STEP)
 
 
-def value_of(text: str) -> float | str:
-    """A number; the text itself where it begins like one and is none, empty where it does not."""
+def value_of(text: str | None) -> float | str:
+    """What a group has found as a number; as a text where it is none, empty for nothing."""
+    text = (text or "").strip().rstrip(PUNCTUATION).lstrip(QUOTES)
     number = parse_number(text)
-    return number if number is not None else text if is_odd(text) else ""
+    return text if number is None else number
 
 
 def parse_pattern(text: str) -> MetricPattern:

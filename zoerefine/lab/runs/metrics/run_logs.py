@@ -13,14 +13,13 @@ from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.metrics import csv_logs, text_logs
 from zoerefine.lab.runs.metrics.find_files import (
-    EVENT_FILES,
     find_files,
     kind_of,
     lasting_place,
     place_of_rows,
     place_on_any_machine,
 )
-from zoerefine.lab.runs.metrics.metric_log import Kind, MetricLog
+from zoerefine.lab.runs.metrics.metric_log import NAMED, Kind, MetricLog
 from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
 from zoerefine.lab.runs.metrics.series import (
     VARYING,
@@ -30,8 +29,6 @@ from zoerefine.lab.runs.metrics.series import (
     discard_after,
     same_number,
 )
-
-NAMED = 3  # logs that `RunMetrics.source` names
 
 
 @dataclass(frozen=True)
@@ -167,7 +164,7 @@ class RunLogs:
             if kind == "events":
                 from zoerefine.lab.runs.metrics.events import EventLog  # late: it needs numpy
 
-                yield EventLog(path.parent, str(place.parent), since=since, restarted=restarted)
+                yield EventLog(path.parent, str(place.parent), after=since, restarted=restarted)
             elif kind == "table":
                 name = str(place.with_suffix(""))
                 yield csv_logs.CsvLog(path, name, since=start, skipped=skipped)
@@ -179,7 +176,8 @@ class RunLogs:
 
                 if store := stores.find_store(path):
                     place = store.path.relative_to(base).with_suffix("")
-                    yield stores.StoreLog(store.path, str(place), store=store)
+                    again = bool(restarted)
+                    yield stores.StoreLog(store.path, str(place), store=store, is_resumed=again)
 
     def _restarted(self) -> float:
         """When the job was started again, in seconds since the epoch; 0 where it was not."""
@@ -218,29 +216,48 @@ class RunLogs:
             used += logs
         series = {name: as_series(points) for name, points in found.items()}
         finals = {name: one.values[-1] for name, one in series.items()} | finals
-        places = [self._shown_place(log) for log in used if log.points or log.finals]
+        places = [self._shown(log) for log in used if log.points or log.finals]
         places += [self.run.results_file.name] if self.results else []
         noted = [log for log in used if not (log.may_be_data and (series or self.results))]
-        faults = [f"{log.place}: {fault}" for log in noted for fault in log.faults.values()]
-        faults += filter(None, map(rows_without_steps, noted))
+        faults = [(log, fault) for log in noted for fault in log.faults.values()]
+        faults += [(log, rows_without_steps(log)) for log in noted]
+        if self.attempt:
+            faults += [(log, comes_again(log)) for log in used if "parts" not in log.faults]
+        shown = [f"{self._shown(log)}: {fault}" for log, fault in faults if fault]
         if self.attempt:
             of_attempt = ([x for x in logs if not x.is_before(restarted)] for logs in kinds)
-            faults += filter(None, (comes_again(x) for x in used if "parts" not in x.faults))
-            faults += filter(None, map(begun_again, of_attempt))
+            shown += filter(None, map(self._begun_again, of_attempt))
         return RunMetrics(
             source=first_few(places, NAMED),
             series=series,
             final=finals | self.results,
             hyperparameters={k: v for log in used for k, v in log.hyperparameters.items()},
-            faults=(*self.faults, *faults),
+            faults=(*self.faults, *shown),
         )
 
-    def _shown_place(self, log: MetricLog) -> str:
+    def _shown(self, log: MetricLog) -> str:
         """The file or folder of a log, from the run's folder on; its place in a workspace."""
-        if not log.path.is_relative_to(self.run.path):
-            return log.place
-        files = list(log.path.glob(EVENT_FILES))
-        return str((files[0] if len(files) == 1 else log.path).relative_to(self.run.path))
+        path, run = log.path, self.run.path
+        return str(path.relative_to(run)) if path.is_relative_to(run) else log.place
+
+    def _begun_again(self, logs: Sequence[MetricLog]) -> str:
+        """What to note where a log has other values at the steps of one that it continues."""
+        found: dict[tuple[str, str], MetricLog] = {}
+        for log in logs:
+            place = lasting_place(place_on_any_machine(log))
+            for name, points in log.points.items():
+                first = found.setdefault((place, name), log)
+                known = first.points[name]
+                if first.path != log.path and any(
+                    not same_number(points[step], known[step]) for step in points.keys() & known
+                ):
+                    return (
+                        f"{name} begins again in another file or folder that differs in its time "
+                        f"or number ({self._shown(first)}, {self._shown(log)}) in one attempt of "
+                        "the job: the last value counts. If they are several trainings, name their "
+                        "folders by more than a time"
+                    )
+        return ""
 
     def _by_kind(self) -> list[list[MetricLog]]:
         """The logs by their kind, the most explicit kind first; metrics.jsonl stands for itself."""
@@ -303,48 +320,26 @@ def rows_without_steps(log: MetricLog) -> str:
     if not names:
         return ""
     return (
-        f"{log.place}: several rows without a step state {first_few(names, NAMED)}, which "
+        f"several rows without a step state {first_few(names, NAMED)}, which "
         f"{'is' if len(names) == 1 else 'are'} not read: write a column step"
     )
 
 
 def comes_again(log: MetricLog) -> str:
     """What to note where rows of one attempt go back in their steps, or state one twice."""
-    counted = {name: one.again for name, one in log.counted.items() if not one.restarts}
-    found = {name: step for name, step in {**log.again, **counted}.items() if step is not None}
-    again = {name: step for name, step in found.items() if not VARYING.fullmatch(name)}
+    by_epochs = {name for name, one in log.counted.items() if one.restarts}
+    again = {
+        name: step
+        for name, step in log.again.items()
+        if name in log.points and name not in by_epochs and not VARYING.fullmatch(name)
+    }
     if not again:
         return ""
     return (
-        f"{log.place}: the steps of {first_few(sorted(again), NAMED)} go back to "
-        f"{next(iter(again.values())):g} or come twice, and the last value of each counts. If they "
-        "are of several things or trainings, write a file for each"
+        f"the steps of {first_few(sorted(again), NAMED)} go back to {next(iter(again.values())):g} "
+        "or come twice, and the last value of each counts. If they are of several things or "
+        "trainings, write a file for each"
     )
-
-
-def shown(log: MetricLog) -> str:
-    """A log's place, with the end of its file's name."""
-    return f"{log.place}{log.path.suffix}" if log.path.is_file() else log.place
-
-
-def begun_again(logs: Sequence[MetricLog]) -> str:
-    """What to note where a log has other values at the steps of one that it continues."""
-    found: dict[tuple[str, str], MetricLog] = {}
-    for log in logs:
-        place = lasting_place(place_on_any_machine(log))
-        for name, points in log.points.items():
-            first = found.setdefault((place, name), log)
-            known = first.points[name]
-            if first.path != log.path and any(
-                not same_number(points[step], known[step]) for step in points.keys() & known
-            ):
-                return (
-                    f"{name} begins again in another file or folder that differs in its time or "
-                    f"number ({shown(first)}, {shown(log)}) in one attempt of the job: the last "
-                    "value counts. If they are several trainings, name their folders by more "
-                    "than a time"
-                )
-    return ""
 
 
 def logs_so_far(run: RunDir) -> dict[str, tuple[int, str]]:

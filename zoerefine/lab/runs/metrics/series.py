@@ -19,22 +19,18 @@ BELOW_A_GROUP = ("global_step", "total_timesteps")  # also as train/global_step
 ODD_NUMBER = re.compile(r"[-+]?[.,]?\d")  # what begins like a number
 WRAPPED = re.compile(r"(\w+(\.\w+)*)?[(\[]\s*[-+]?[.,]?\d")  # tensor(0.5), [0.5]
 NOT_FINITE = re.compile(r"(?i)nan|[-+]?inf(inity)?")
-# Columns and keys that say which part of a training a row is of, also by whole numbers.
-PARTS = {*("fold", "seed", "dataset", "class", "category", "model", "method", "metric", "phase"),
-         *("split", "mode", "rank", "worker", "trial", "run", "subset", "task", "scene", "subject"),
-         *("sequence", "type", "stage", "event", "set", "partition", "client", "env", "name"),
-         *("dataloader", "key", "tag", "label", "repeat", "repetition", "experiment", "domain"),
-         *("image", "video", "patient", "subject", "random_state", "cv", "exp", "variant"),
-         *("variable", "measure", "scalar", "loader")}  # fmt: skip
+# Columns and keys that say which part of a training a row is of, also by whole numbers, and where
+# one part follows another.
+PARTS = ("fold", "cv", "seed", "random_state", "rank", "worker", "client", "trial", "run", "repeat",
+         "repetition", "experiment", "exp", "phase", "split", "mode", "stage", "set", "subset",
+         "partition", "dataset", "dataloader", "loader", "domain", "task", "type", "model",
+         "method", "variant", "class", "label", "metric", "variable")  # fmt: skip
 # So do numbers in these: `cv_fold`, `class_id`, `id`; `params.lr`. Not in `acc_task`, `mean_rank`.
 NUMBERED = re.compile(
     rf"((cv|k|random|rng|data|global|local)[\W_]*)?({'|'.join(PARTS)})(e?s)?[\W_]*"
     r"(id|idx|index|no|nr|number|name)?\W*|(.*[\W_])?id"
 )
-SETTING = re.compile(
-    r"((h(yper)?)?(p|param(eter)?s?)|config|cfg|k?w?args)[\W_]"
-    r"(?!.*(norm|count|total|mean|max|pruned|grad)).*|rank_test_.*|((iou|conf)_)?thr(esholds?)?"
-)
+SETTING = re.compile(r"(h(yper)?)?(param(eter)?s?|config|cfg|k?w?args)\..*")
 # And every word, but in columns of what may vary over steps: times, speeds, marks of an epoch.
 VARYING = re.compile(
     r"""(?x) (.*[\W_])? (date(time)?|day|time(stamp)?|start(ed)?|end(ed)?|took|elapsed|duration|eta
@@ -47,6 +43,8 @@ MACHINE = re.compile(
     r"(.*[\W_])?(host|node|gpu|cuda|device|machine|server|job|pid|user|commit|git|version)"
     r"(name|id|s)?([\W_].*)?"
 )
+# And these after a new start of the job.
+OF_A_START = re.compile(r"(?i)\s*(run|trial|attempt|experiment|session)[\W_]*(id|name|tag)?\s*")
 
 # Say which part of the training a row is of: `train`, `val`. The first part of its metrics' names.
 PHASES = ("phase", "split", "mode")
@@ -92,10 +90,8 @@ class CountedMetric:
 
     Attributes:
         counter: the column that counts its steps: that of its first row with one.
-        last: step and coarser step (such as the epoch) of its last row.
-        by_step, by_coarse: its values by the counter, and by a coarser step where rows state one.
-        again: the first step to which rows of one attempt go back, or of which they state two
-            values.
+        by_step, by_coarse: its values by the counter, and by a coarser step (such as the epoch)
+            where rows state one.
         restarts: the steps begin again in every coarser one, which is the step then.
         is_outer: it is the other way round, as with the epochs of every round.
         parts: the part of the training and the value of each step and coarser step.
@@ -105,18 +101,24 @@ class CountedMetric:
     """
 
     counter: str = ""
-    last: tuple[float, float] = (-math.inf, math.inf)
     by_step: Points = field(default_factory=dict)
     by_coarse: Points = field(default_factory=dict)
-    again: float | None = None
     restarts: bool = False
     is_outer: bool = False
-    parts: dict[tuple[float, float | None], tuple[Mapping[str, str], float]] = field(
+    parts: dict[tuple[float, float | None], tuple[dict[str, str], float]] = field(
         default_factory=dict
     )
     is_mixed: bool = False
     turns: dict[str, dict[str, None]] = field(default_factory=dict)
     loose: set[float] = field(default_factory=set)
+
+    def begin_attempt(self) -> None:
+        """The job was started again: what names a start may have another value from here on."""
+        self.loose.clear()
+        self.turns.clear()
+        for part, _ in self.parts.values():
+            for column in filter(OF_A_START.fullmatch, [*part]):
+                del part[column]
 
     def changed(self, part: Mapping[str, str]) -> Mapping[str, str]:
         """What stood in a column before it changed to another part; empty where none did.
@@ -135,31 +137,20 @@ class CountedMetric:
                 return {key: last}
         return {}
 
-    def add(self, step: float, coarse: float | None, value: float, begins: bool) -> None:
+    def add(self, step: float, coarse: float | None, value: float, begins: bool) -> bool:
         """Record a value by its steps, and decide which of them begins again in the other.
 
-        Args:
-            begins: the row is the first one of an attempt.
+        Args, returns: as of `record`.
         """
-        step_before, coarse_before = self.last
-        if begins:
-            discard_after(self.by_step, step)
-        elif step < step_before or (step == step_before and self.is_new(step, value)):
-            self.again = step if self.again is None else self.again
+        step_before = next(reversed(self.by_step), -math.inf)
+        coarse_before = next(reversed(self.by_coarse), math.inf)
         if coarse is not None:
-            if begins:
-                discard_after(self.by_coarse, coarse)
-            elif coarse < coarse_before < math.inf and step > step_before:
+            if not begins and coarse < coarse_before < math.inf and step > step_before:
                 self.is_outer = True
             begins_again = coarse > coarse_before and step <= step_before
             self.restarts = (self.restarts or begins_again) and not self.is_outer
-            self.by_coarse[coarse] = value
-        self.by_step[step] = value
-        self.last = step, math.inf if coarse is None else coarse
-
-    def is_new(self, step: float, value: float) -> bool:
-        """Whether a step has another value so far."""
-        return not same_number(self.by_step.get(step, value), value)
+            record(self.by_coarse, coarse, value, begins)
+        return record(self.by_step, step, value, begins)
 
     @property
     def points(self) -> Points:
@@ -174,7 +165,7 @@ class CountedMetric:
         return None
 
     def apart(
-        self, name: str, step: float, coarse: float | None, value: float, part: Mapping[str, str]
+        self, name: str, step: float, coarse: float | None, value: float, part: dict[str, str]
     ) -> tuple[str, Mapping[str, str], Mapping[str, str]] | None:
         """Where a row is of another part than one before, and how; None where it is not."""
         before, known = self.parts.setdefault((step, coarse), (part, value))
@@ -233,6 +224,23 @@ def counter_of(name: str) -> str:
     word = name.strip().lower().removeprefix("_")  # W&B's _step
     leaf = word.rpartition("/")[2]
     return word if word in STEP_NAMES else leaf if leaf in BELOW_A_GROUP else ""
+
+
+def record(points: Points, step: float, value: float, begins: bool) -> bool:
+    """Add a value behind all others.
+
+    Args:
+        begins: it is the first one of a later attempt.
+
+    Returns whether one attempt goes back to this step, or has another value of it.
+    """
+    if begins:
+        discard_after(points, step)
+    before = points.pop(step, None)
+    last = next(reversed(points), -math.inf)
+    points[step] = value
+    is_other = step < last if before is None else not same_number(before, value)
+    return is_other and not begins
 
 
 def discard_after(points: Points, step: float) -> None:

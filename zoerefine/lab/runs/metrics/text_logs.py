@@ -10,10 +10,10 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.run_dir import require_file
 from zoerefine.base.yaml.keys import flatten
-from zoerefine.lab.runs.metrics.metric_log import MAX_BYTES, Kind, MetricLog
+from zoerefine.lab.runs.metrics.metric_log import MAX_BYTES, NAMED, Kind, MetricLog
 from zoerefine.lab.runs.metrics.pattern import MetricPattern
 from zoerefine.lab.runs.metrics.series import (
     NO_LABEL,
@@ -21,6 +21,7 @@ from zoerefine.lab.runs.metrics.series import (
     STEP_NAMES,
     as_number,
     counter_of,
+    is_odd,
     parse_number,
     part_of,
     phase_of,
@@ -61,16 +62,8 @@ class LineReader:
 
 @dataclass
 class LineLog(MetricLog):
-    """A log that is read line by line.
+    """A log that is read line by line."""
 
-    Attributes:
-        since: where in the file the job's last start is. What stands before counts up to the first
-            step that has come again: see `begin_attempt`.
-        skipped: how many bytes at the beginning are not the job's.
-    """
-
-    since: int = 0
-    skipped: int = 0
     has_begun: bool = False
     reader: LineReader = field(init=False)
 
@@ -97,17 +90,9 @@ class LineLog(MetricLog):
 
 @dataclass
 class JsonLog(LineLog):
-    """metrics.jsonl: one JSON object a line, with a step and metrics, which may be nested.
+    """metrics.jsonl: one JSON object a line, with a step and metrics, which may be nested."""
 
-    Attributes:
-        has_steps: whether a row states its step.
-    """
-
-    has_steps: bool = False
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.ROWS
+    kind: Kind = Kind.ROWS
 
     def update(self, ended: bool) -> None:
         """Read the new rows."""
@@ -125,13 +110,12 @@ class JsonLog(LineLog):
     def _add_row(self, row: dict[str, Any]) -> None:
         counters = steps_of(row)
         self.ends_empty = bool(counters) and None in row.values()
-        self.has_steps = self.has_steps or bool(counters)
         low = {name.lower(): value for name, value in row.items()}
         phase = phase_of(low[name] for name in PHASES if isinstance(low.get(name), str))
         prefix, part = f"{phase}." if phase else "", part_of(row, phase)
         for name, value in row.items():
             number = as_number(value)
-            if number is not None and not counter_of(name):
+            if number is not None and not counter_of(name) and not name.startswith(CONFIG):
                 self.ends_empty = False
                 self.add_counted(prefix + name, counters, number, part)
             elif counters and prefix + name in self.points and is_word(value):
@@ -139,15 +123,19 @@ class JsonLog(LineLog):
 
 
 # Files of JSON objects, one a line: scalars.json of MMLab, metrics.json of detectron2, log.txt of
-# DETR and its successors, any .jsonl.
-# Or one document: metrics.json of DVC and Sacred, all_results.json of Hugging Face.
+# DETR and its successors, progress.json of Stable-Baselines3, result.json of Ray, any .jsonl.
+# Or one document: metrics.json of DVC and Sacred, all_results.json of Hugging Face, history.json of
+# skorch, which is a list of rows.
 JSON_FILES = re.compile(
-    r"(scalars|trainer_state|all_results)\.json|.*\.(jsonl|log\.json)|log\.txt"
+    r"(scalars|trainer_state|all_results|progress|result|history)\.json"
+    r"|.*\.(jsonl|log\.json)|log\.txt"
     r"|((?P<part>.*)[_-])?(metrics|results)\.json"
 )
 # Of Hugging Face: the values of the first are final ones, the second has those over steps.
-ALL_RESULTS, TRAINER_STATE = "all_results.json", "trainer_state.json"
-OF_LINES = (".jsonl", ".log.json", "scalars.json", ".txt")  # no document, even of one line
+ALL_RESULTS, TRAINER_STATE, HISTORY = "all_results.json", "trainer_state.json", "log_history"
+OF_LINES = (".jsonl", ".log.json", "scalars.json", "progress.json", ".txt")  # never a document
+AS_PROGRESS = ("progress.json", "result.json")  # the same rows as in progress.csv beside it
+CONFIG = "config."  # of Ray, in each row
 SACRED_RUN = "run.json"  # beside the metrics.json of Sacred
 
 
@@ -158,16 +146,11 @@ class RowsLog(JsonLog):
     A file of another form holds nothing.
 
     Attributes:
-        form: as which kind of log it counts.
         epoch: that a document states, at its end.
     """
 
-    form: Kind = Kind.TABLE
+    kind: Kind = Kind.DOCUMENT
     epoch: float | None = None
-
-    @property
-    def kind(self) -> Kind:
-        return self.form
 
     def update(self, ended: bool) -> None:
         """Read the new rows, or the document anew."""
@@ -181,46 +164,44 @@ class RowsLog(JsonLog):
         if row is None and self.path.suffix == ".txt":
             return  # any other text
         if (row is None or is_single) and not self.path.name.endswith(OF_LINES):
-            self._read_document()
+            self._read_document(ended)
             return
-        if self.form is Kind.DOCUMENT and not self.counted:  # its first line was
+        if self.kind is Kind.DOCUMENT and not self.counted:  # its first line was
             self.points = {}
         super().update(ended)
-        self.may_be_data = not self.has_steps
-        self.form = Kind.TABLE if self.has_steps else Kind.DOCUMENT
+        self.may_be_data = self.kind is Kind.DOCUMENT
 
-    def _read_document(self) -> None:
-        if self.path.suffix != ".json" or not self.has_changed():
+    def _read_document(self, ended: bool) -> None:
+        if self.path.suffix != ".json" or not self.has_changed(ended):
             return
-        self.form, self.points = Kind.DOCUMENT, {}
+        self.forget()
+        self.kind = Kind.DOCUMENT
         text = self.path.read_text(encoding="utf-8", errors="replace")
-        document = parse_object(text) or {}
+        document = parse_object(text, HISTORY) or {}
         self.epoch = steps_of(document).get("epoch")
+        if isinstance(rows := document.get(HISTORY), list):
+            return self._read_history(rows, ended)
         if self.path.name == TRAINER_STATE:
-            return self._read_history(document.get("log_history"))
+            self.faults["file"] = f"its {HISTORY} cannot be read"
+            return
         step = next(iter(steps_of(document).values()), 1.0)
         for name, value in document.items():
             number, steps = as_number(value), document.get(f"{name.removesuffix('values')}steps")
             if number is not None and not counter_of(name):
                 self.add(name, step, number)
             elif name.endswith(".values") and isinstance(value, list) and isinstance(steps, list):
-                self.form = Kind.TABLE  # Sacred's
+                self.kind = Kind.TABLE  # Sacred's
                 for at, one in zip(map(as_number, steps), map(as_number, value), strict=False):
                     if at is not None and one is not None and not isnan(at):
                         self.add(name.removesuffix(".values"), at, one)
 
-    def _read_history(self, rows: Any) -> None:
-        """The rows of Hugging Face's Trainer, in its own state or in that of a checkpoint."""
-        self.form, self.faults = Kind.TABLE, {}
-        if not isinstance(rows, list):
-            self.faults["file"] = "its log_history cannot be read"
-            return
-        for row in filter(lambda row: isinstance(row, dict), rows):
-            numbers = {name: as_number(value) for name, value in row.items()}
-            step = numbers.get("step")
-            for name, value in numbers.items():
-                if step is not None and value is not None and name not in STEP_NAMES:
-                    self.add(name, step, value)
+    def _read_history(self, rows: list[Any], ended: bool) -> None:
+        """A list of rows: of skorch, or of Hugging Face's Trainer, whose epochs are no steps."""
+        for row in (row for row in rows if isinstance(row, dict)):
+            is_of_trainer = self.path.name == TRAINER_STATE
+            self._add_row({k: v for k, v in row.items() if k != "epoch" or not is_of_trainer})
+        self.settle(ended)
+        self.may_be_data = self.kind is Kind.DOCUMENT
 
 
 def is_word(value: Any) -> bool:
@@ -285,10 +266,15 @@ def read_results(path: Path) -> tuple[dict[str, float], str]:
     return {name: number for name, number in numbers.items() if number is not None}, ""
 
 
-def parse_object(text: str) -> dict[str, Any] | None:
-    """The leaves of a JSON object by their path; None where the text is something else."""
+def parse_object(text: str, list_key: str = "") -> dict[str, Any] | None:
+    """The leaves of a JSON object by their path; None where the text is something else.
+
+    Args:
+        list_key: a list is read as an object with this key. Empty: it is something else.
+    """
     try:
         value = json.loads(text.removeprefix("\ufeff"))
+        value = {list_key: value} if list_key and isinstance(value, list) else value
         return flatten(value) if isinstance(value, dict) else None
     except (ValueError, RecursionError):
         return None
@@ -299,13 +285,15 @@ LINES, LIMIT_S = 1000, 5.0  # a pattern may take exponential time
 
 @dataclass(kw_only=True)
 class OutputLog(LineLog):
-    """A job's output. A value without a step has the count of the metric's values as its step."""
+    """A job's output. A value without a step has the count of the metric's values as its step.
 
+    Attributes:
+        words: what was found of a metric after its last number and is none.
+    """
+
+    kind: Kind = Kind.OUTPUT
     patterns: list[MetricPattern]
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.OUTPUT
+    words: dict[str, str] = field(default_factory=dict)
 
     def update(self, ended: bool) -> None:
         """Search the new lines, until the pattern takes too long once."""
@@ -318,6 +306,12 @@ class OutputLog(LineLog):
                     f"a metric pattern takes more than {LIMIT_S:g} s for {LINES} lines: use a "
                     "simpler one"
                 )
+        self.faults.pop("words", None)
+        if words := {name: text for name, text in self.words.items() if self.points.get(name)}:
+            self.faults["words"] = (
+                f"what stands last for {first_few(sorted(words), NAMED)} is no number "
+                f"('{min(words.values())[:40]}'): the value before it is the final one"
+            )
 
     def _search(self, lines: list[tuple[int, str]], deadline: float) -> None:
         """Raises `TimeoutError` at the deadline, a time of `time.monotonic`."""
@@ -325,9 +319,13 @@ class OutputLog(LineLog):
             is_earlier = self.is_earlier(end)
             for name, step, value in pattern.find(line, deadline - time.monotonic()):
                 if isinstance(value, str):
-                    self.leave_out_before(name, value)
+                    if is_odd(value):
+                        self.leave_out_before(name, value)
+                    elif not NO_LABEL.fullmatch(value):
+                        self.words[name] = value
                     continue
                 if step is None and is_earlier:
                     continue
+                self.words.pop(name, None)
                 counted = len(self.points.get(name, ())) + 1
                 self.add(name, counted if step is None else step, value)

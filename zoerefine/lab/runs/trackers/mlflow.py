@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from zoerefine.base.errors import UserError, damage, one_line
-from zoerefine.lab.runs.metrics.series import Points, Series, as_number, as_series
+from zoerefine.lab.runs.metrics.series import Points, as_number, as_series, record
 from zoerefine.lab.runs.trackers.tracked_run import (
     INSTALL,
     Stored,
@@ -178,25 +178,34 @@ def tracked(client: Any, run: Any, path: str, names: Sequence[str] | None) -> Tr
     """A run with the series of some metrics, or of all."""
     finals = {name: as_number(value) for name, value in run.data.metrics.items()}
     wanted = finals if names is None else [name for name in names if name in finals]
+    read = {name: read_points(client, run.info.run_id, name) for name in wanted}
+    series = {name: as_series(points) for name, (points, _) in read.items()}
+    # Of values of one millisecond MLflow names the largest, not the last.
+    finals |= {name: one.values[-1] for name, one in series.items() if one.values}
     return TrackedRun(
         path=path,
         name=run.info.run_name or "",
         state=STATES.get(run.info.status, "running"),
         settings={key: parameter_value(text) for key, text in run.data.params.items()},
         finals={name: value for name, value in finals.items() if value is not None},
-        series={name: read_series(client, run.info.run_id, name) for name in wanted},
+        series=series,
         commit=run.data.tags.get(COMMIT, ""),
+        again={name: step for name, (_, step) in read.items() if step is not None},
     )
 
 
-def read_series(client: Any, run_id: str, name: str) -> Series:
-    """A metric's history. Values that were logged without steps are counted from 1."""
+def read_points(client: Any, run_id: str, name: str) -> tuple[Points, float | None]:
+    """A metric's history, and the first step to which it goes back or of which it has two values.
+
+    Values that were logged without steps are counted from 1.
+    """
     history = client.get_metric_history(run_id, name)
-    history = sorted(history, key=lambda metric: (metric.step, metric.timestamp))
+    history = sorted(history, key=lambda metric: metric.timestamp)
     counted = len(history) > 1 and not any(metric.step for metric in history)
     points: Points = {}
+    again = None
     for number, metric in enumerate(history, 1):
-        value = as_number(metric.value)
-        if value is not None:
-            points[number if counted else metric.step] = value
-    return as_series(points)
+        step, value = number if counted else metric.step, as_number(metric.value)
+        if value is not None and record(points, step, value, begins=False) and again is None:
+            again = step
+    return points, again

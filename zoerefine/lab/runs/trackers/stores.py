@@ -92,21 +92,23 @@ class StoreLog(MetricLog):
 
     Of several runs in it the last one counts. Where a metric goes on at the step at which an
     earlier run has ended, as after a resume, it has the values of both.
+
+    Attributes:
+        is_resumed: the job was started again, so that steps may come again.
     """
 
+    kind: Kind = Kind.STORES
     store: TrackerStore
+    is_resumed: bool = False
     stamps: list[list[Any]] = field(default_factory=list)
-
-    @property
-    def kind(self) -> Kind:
-        return Kind.STORES
 
     def update(self, ended: bool) -> None:
         """Read the store if it has changed."""
         stamps = self.store.stamps()
         if stamps == self.stamps:
             return
-        self.stamps, self.points, self.finals, self.faults = stamps, {}, {}, {}
+        self.stamps, self.finals, self.faults = stamps, {}, {}
+        self.points, self.again = {}, {}
         try:
             stored = self.store.read(None)
         except Exception as error:  # whatever is in its files, other logs are read
@@ -118,6 +120,7 @@ class StoreLog(MetricLog):
                 self._continue(name, series)
             self.finals |= run.finals
             self.hyperparameters |= run.settings
+            self.again |= {} if self.is_resumed else run.again
             self.faults |= {fault: fault for fault in run.faults}
 
     def _continue(self, name: str, series: Series) -> None:

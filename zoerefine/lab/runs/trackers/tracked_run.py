@@ -30,6 +30,7 @@ class TrackedRun:
         series: metrics over steps.
         commit: empty where it was not recorded.
         faults: what could not be read, one sentence each.
+        again: the first step to which a metric goes back or of which it has two values, by metric.
         id: what a copy of the run keeps; empty: the last part of the path.
     """
 
@@ -41,6 +42,7 @@ class TrackedRun:
     series: dict[str, Series]
     commit: str = ""
     faults: list[str] = field(default_factory=list)
+    again: Mapping[str, float] = field(default_factory=dict)
     id: str = ""
 
 
