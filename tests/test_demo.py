@@ -4,6 +4,8 @@ import cv2
 import numpy as np
 
 from zoerefine.cli import main
+from zoerefine.commands.demo import clip_folders
+from zoerefine.depth.data.layouts.readers import open_dataset
 
 
 def test_frames_without_pseudo_depth_stop_the_demo_at_once(tmp_path, monkeypatch, capfd):
@@ -17,3 +19,27 @@ def test_frames_without_pseudo_depth_stop_the_demo_at_once(tmp_path, monkeypatch
     assert "1 of 1 frames" in shown.err
     assert f"zoerefine data pseudo {tmp_path}" in shown.err
     assert shown.out == ""
+
+
+def test_files_that_infer_would_not_pair_by_name_are_linked(tmp_path):
+    """As side by side, or as the stamps of a recording, whose pictures have other times."""
+    rows = ["clip,rgb,depth,pseudo"]
+    for number in (2, 10):
+        names = [f"{number}{end}" for end in (".jpg", "_d.png", "_z.png")]
+        for name in names:
+            cv2.imwrite(str(tmp_path / name), np.full((8, 8), number, np.uint16))
+        rows.append(",".join(["c", *names]))
+    (tmp_path / "frames.csv").write_text("\n".join(rows))
+    (tmp_path / "pseudo.json").write_text('{"name": "net", "digest": ""}')
+    found = clip_folders(open_dataset(tmp_path).frames, tmp_path / "links")
+    for option, end in (("--rgb", ".jpg"), ("--depth", "_z.png"), ("--eval", "_d.png")):
+        names = [path.resolve().name for path in sorted(found[option].glob("0*"))]
+        assert names == [f"2{end}", f"10{end}"]
+    assert (found["--depth"] / "pseudo.json").is_file()
+
+
+def test_folders_that_infer_pairs_by_name_are_given_as_they_are(world):
+    frames = [frame for frame in open_dataset(world).frames if frame.clip == "0000"]
+    found = clip_folders(frames, world / "links")
+    assert found == {"--rgb": frames[0].rgb.parent, "--depth": frames[0].zoe.parent,
+                     "--eval": frames[0].depth.parent}  # fmt: skip

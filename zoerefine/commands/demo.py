@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from zoerefine.commands.options import Parser, add_shared
 from zoerefine.lab.launch.git.commands import git
 
 if TYPE_CHECKING:
-    from zoerefine.depth.data.dataset import Dataset
+    from zoerefine.depth.data.dataset import Dataset, Frame
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 OWN_FOLDER = Path("zoerefine-demo")  # without a checkout
@@ -175,17 +176,47 @@ def launch(dataset: "Dataset") -> None:
 
 def infer(dataset: "Dataset", scene: str, study: RunDir, best: RunDir) -> Path:
     """Refine a clip of a test scene; returns the path of the side-by-side picture."""
-    frame = next(frame for frame in dataset.frames if frame.scene == scene)
-    picture = study.path / "refined" / f"{frame.clip}.png"
-    places = {"--rgb": frame.rgb, "--depth": frame.zoe, "--eval": frame.depth}
+    clip = next(frame.clip for frame in dataset.frames if frame.scene == scene)
+    frames = [frame for frame in dataset.frames if (frame.scene, frame.clip) == (scene, clip)]
+    picture = study.path / "refined" / f"{clip}.png"
+    places = clip_folders(frames, study.path / "refined" / "links")
     command(
         "infer",
         shown(best.bundle),
-        *(word for option, path in places.items() if path for word in (option, shown(path.parent))),
-        *("--out", shown(study.path / "refined" / frame.clip)),
+        *(word for option, path in places.items() for word in (option, shown(path))),
+        *("--out", shown(study.path / "refined" / clip)),
         *("--picture", shown(picture)),
     )
     return picture
+
+
+def clip_folders(frames: "Sequence[Frame]", links: Path) -> dict[str, Path]:
+    """The folders for `infer`'s --rgb, --depth and --eval.
+
+    They are the clip's own where its files are paired by their names, as `infer` does; else folders
+    of links in `links`.
+    """
+    files = {"--rgb": [frame.rgb for frame in frames], "--depth": [frame.zoe for frame in frames],
+             "--eval": [frame.depth for frame in frames]}  # fmt: skip
+    known = {option: [*filter(None, paths)] for option, paths in files.items() if any(paths)}
+    stems = [frame.rgb.stem for frame in frames]
+    own = {option: {path.parent for path in paths} for option, paths in known.items()}
+    are_apart = len(set().union(*own.values())) == len(own)
+    if are_apart and all([path.stem for path in paths] == stems for paths in known.values()):
+        return {option: paths[0].parent for option, paths in known.items()}
+
+    from zoerefine.depth.data.networks.source import UNKNOWN, source_of, write_source
+
+    shutil.rmtree(links, ignore_errors=True)
+    for option in known:
+        folder = links / option.strip("-")
+        folder.mkdir(parents=True)
+        for number, path in enumerate(files[option]):
+            if path:
+                (folder / f"{number:06d}{path.suffix}").symlink_to(path.resolve())
+    if (source := source_of(known["--depth"][0].parent)) != UNKNOWN:
+        write_source(links / "depth", source)
+    return {option: links / option.strip("-") for option in known}
 
 
 def summarize(

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
@@ -75,6 +76,7 @@ def main(argv: Sequence[str]) -> int:
     """Refine pictures or a video."""
     args = parser().parse_args(argv)
     check(args)
+    refuse_one_folder(args)
 
     from zoerefine.depth.infer.pipeline import refine
     from zoerefine.depth.infer.results import METRICS_FILE
@@ -203,6 +205,18 @@ def check(args: argparse.Namespace) -> None:
     ):
         if path and path.suffix not in suffixes:
             raise UserError(f"{option} {path}: the name must end in {' or '.join(suffixes)}")
+
+
+def refuse_one_folder(args: argparse.Namespace) -> None:
+    """Raises `UserError` where one folder is given for two kinds of files of the same names."""
+    given = {"--rgb": args.rgb, "--depth": args.depth, "--eval": args.eval}
+    places = {option: os.path.realpath(path) for option, path in given.items() if path}
+    for one, other in combinations(places, 2):
+        if places[one] == places[other]:
+            raise UserError(
+                f"{one} and {other} are both {given[one]}: a frame's files have one name in folders "
+                "of their own; make folders of links"
+            )
 
 
 def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":

@@ -62,6 +62,23 @@ def test_metrics_are_those_computed_independently_with_the_ratio(infer, truth):
     assert line.split()[1:] == [f"{before:.4f}", f"{after:.4f}", f"{after / before:.3f}"]
 
 
+def test_true_depth_of_another_size_is_not_compared_and_not_drawn(infer, truth):
+    """As in ScanNet, whose sensors differ."""
+    for path in truth.rglob("*.png"):
+        depth = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        cv2.imwrite(str(path), depth[::2, ::2])
+    done = infer(*FOLDERS, "--eval", "truth", "--picture", "side.png", code=1)
+    assert done.err.count("differ in size") == 16
+    assert Path("side.png").is_file()
+
+
+@pytest.mark.parametrize("words", [("rgb", "rgb", "truth"), ("rgb", "zoe", "zoe")])
+def test_one_folder_for_two_kinds_of_files_is_refused(infer, truth, words):
+    rgb, depth, true = words
+    given = ("--rgb", rgb, "--depth", depth, "--eval", f"{true}/.", "--out", "out")
+    assert "are both" in infer(*given, code=2).err
+
+
 def test_true_depth_that_is_all_out_of_range_is_named_and_the_exit_code_is_1(infer, truth):
     for path in truth.rglob("*.png"):
         cv2.imwrite(str(path), np.full((480, 640), 60_000, np.uint16))  # not millimetres

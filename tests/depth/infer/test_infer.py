@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import re
 import signal
 import subprocess
@@ -197,7 +198,8 @@ def test_with_every_frame_left_out_the_exit_code_is_2(infer, make_pair):
     for name in ("0", "1"):
         make_pair(name)
         Path(f"rgb/{name}.jpg").write_bytes(b"not a picture")
-    for more in ((), ("--video", "side.mp4"), ("--picture", "side.png"), ("--eval", "zoe")):
+    shutil.copytree("zoe", "truth")
+    for more in ((), ("--video", "side.mp4"), ("--picture", "side.png"), ("--eval", "truth")):
         done = infer(*FOLDERS, *more, code=2)
         assert "left out 0: " in done.err and "left out 1: " in done.err
         assert "no frame was refined; 2 left out for the reasons above" in done.err

@@ -78,6 +78,8 @@ def draw_middle_frame(path: Path, job: Inference, done: Done, truth: Path | None
         farthest_m = job.engine.manifest.get("farthest_m", FARTHEST_M)
         true_m = read_truth_m(true, truth_encodings(truth, [frame.name])[frame.name], farthest_m)
     zoe, refined = job.depths(frame.name, done[frame.name])
+    if true_m is not None and true_m.shape != zoe.shape:
+        true_m = None  # it was named, and is not compared either
     figure = panel_figure(
         frame.read(),
         zoe * ZOE_UNIT_M,
