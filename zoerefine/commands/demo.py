@@ -196,6 +196,7 @@ def clip_folders(frames: "Sequence[Frame]", links: Path) -> dict[str, Path]:
     They are the clip's own where its files are paired by their names, as `infer` does; else folders
     of links in `links`.
     """
+    files: dict[str, list[Path | None]]
     files = {"--rgb": [frame.rgb for frame in frames], "--depth": [frame.zoe for frame in frames],
              "--eval": [frame.depth for frame in frames]}  # fmt: skip
     known = {option: [*filter(None, paths)] for option, paths in files.items() if any(paths)}

@@ -214,8 +214,8 @@ def refuse_one_folder(args: argparse.Namespace) -> None:
     for one, other in combinations(places, 2):
         if places[one] == places[other]:
             raise UserError(
-                f"{one} and {other} are both {given[one]}: a frame's files have one name in folders "
-                "of their own; make folders of links"
+                f"{one} and {other} are both {given[one]}: a frame's files have one name, so each "
+                "kind needs a folder; links will do"
             )
 
 
