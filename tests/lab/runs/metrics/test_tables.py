@@ -319,6 +319,7 @@ def test_what_the_commit_has_of_a_log_is_named(run):
 @pytest.mark.parametrize("name, text", [
     ("history.json", '[{"batches": [{"loss": 3}], "epoch": 1, "acc": 0.5, "acc_best": true},'
                      ' {"batches": [], "epoch": 2, "acc": 0.25, "acc_best": false}]'),
+    ("history.json", '[{"epoch": 1, "val": {"acc": 0.5}}, {"epoch": 2, "val": {"acc": 0.25}}]'),
     ("progress.json", '{"time/total_timesteps": 1, "acc": 0.5}\n'
                       '{"time/total_timesteps": 2, "acc": 0.25}\n'),
     ("result.json", '{"training_iteration": 1, "acc": 0.5, "config": {"lr": 0.1}}\n'
@@ -327,8 +328,9 @@ def test_what_the_commit_has_of_a_log_is_named(run):
 def test_rows_of_skorch_stable_baselines_and_ray_are_read(run, name, text):
     run.write(f"left/{name}", text)
     metrics = read_metrics(run)
-    assert list(metrics.series) == ["acc"] and metrics.faults == ()
-    assert (metrics.series["acc"].steps, metrics.series["acc"].values) == ([1, 2], [0.5, 0.25])
+    ((metric, series),) = metrics.series.items()
+    assert metric.removeprefix("val.") == "acc" and metrics.faults == ()
+    assert (series.steps, series.values) == ([1, 2], [0.5, 0.25])
     run.write("left/progress.csv", "training_iteration,acc\n1,.5\n2,.25\n")
     assert name == "history.json" or list(read_metrics(run).series) == ["acc"]
 

@@ -270,11 +270,13 @@ def parse_object(text: str, list_key: str = "") -> dict[str, Any] | None:
     """The leaves of a JSON object by their path; None where the text is something else.
 
     Args:
-        list_key: a list is read as an object with this key. Empty: it is something else.
+        list_key: of an object with the objects of a list, where the text is one. Empty: it is
+            something else.
     """
     try:
         value = json.loads(text.removeprefix("\ufeff"))
-        value = {list_key: value} if list_key and isinstance(value, list) else value
+        if list_key and isinstance(value, list):
+            return {list_key: [flatten(row) for row in value if isinstance(row, dict)]}
         return flatten(value) if isinstance(value, dict) else None
     except (ValueError, RecursionError):
         return None
