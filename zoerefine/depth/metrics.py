@@ -148,12 +148,33 @@ def arrow(name: str) -> str:
     return "↓" if table()[name].lower_is_better else "↑"
 
 
-class DepthMetrics:
-    """Means over pictures; pictures without a valid pixel are left out."""
+class RunningMean:
+    """A mean of numbers, or of rows of them, whose bits do not depend on how they are grouped."""
 
     def __init__(self) -> None:
-        self.sums = np.zeros(len(NAMES))
-        self.pictures = 0
+        self.total: Any = np.float64(0)
+        self.count = 0
+
+    def add(self, values: Tensor | np.ndarray) -> None:
+        """Add numbers [n], or rows [n, columns]."""
+        # One at a time: the order of addition, and so the last bit, does not depend on how pictures
+        # were grouped into batches.
+        for value in values if isinstance(values, np.ndarray) else values.double().cpu().numpy():
+            self.total = self.total + value
+            self.count += 1
+
+    def merge(self, other: "RunningMean") -> None:
+        """Add another's sums."""
+        self.total = self.total + other.total
+        self.count += other.count
+
+    def compute(self) -> Any:
+        """The mean, or that of each column; None without a number."""
+        return (self.total / self.count).tolist() if self.count else None
+
+
+class DepthMetrics(RunningMean):
+    """Means over pictures; pictures without a valid pixel are left out."""
 
     def add(self, rows: Tensor | np.ndarray) -> None:
         """Add pictures' metrics [B, len(NAMES)] from `picture_metrics`.
@@ -162,44 +183,11 @@ class DepthMetrics:
         NaN, but not the deltas, so its row is kept and NaN propagates to the means.
         """
         values = rows if isinstance(rows, np.ndarray) else rows.cpu().numpy()
-        # One picture at a time: the order of addition, and so the last bit, does not depend on
-        # how the pictures were grouped into batches.
-        for row in values[~np.isnan(values).all(1)]:
-            self.sums += row
-            self.pictures += 1
-
-    def merge(self, other: "DepthMetrics") -> None:
-        """Add another's sums."""
-        self.sums += other.sums
-        self.pictures += other.pictures
+        super().add(values[~np.isnan(values).all(1)])
 
     def compute(self) -> dict[str, float]:
         """Metrics by name; empty without a picture."""
-        if not self.pictures:
-            return {}
-        return dict(zip(NAMES, (self.sums / self.pictures).tolist(), strict=True))
-
-
-class RunningMean:
-    """A mean of numbers whose bits do not depend on how they are grouped."""
-
-    def __init__(self) -> None:
-        self.total, self.count = 0.0, 0
-
-    def add(self, values: Tensor) -> None:
-        """Add numbers [n]."""
-        for value in values.double().tolist():
-            self.total += value
-            self.count += 1
-
-    def merge(self, other: "RunningMean") -> None:
-        """Add another's sums."""
-        self.total += other.total
-        self.count += other.count
-
-    def compute(self) -> float | None:
-        """The mean; None without a number."""
-        return self.total / self.count if self.count else None
+        return dict(zip(NAMES, super().compute() or (), strict=False))
 
 
 def ratios(figures: dict[str, Any], to: dict[str, Any]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class RoomMeans:
     def compute(self) -> Figures:
         """The means."""
         return {
-            room: {name: mean.total / mean.count for name, mean in means.items()}
+            room: {name: mean.compute() for name, mean in means.items()}
             for room, means in self.means.items()
         }
 

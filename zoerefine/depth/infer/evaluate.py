@@ -82,7 +82,7 @@ def evaluate(job: Inference, done: Done, truth: Path, refines: bool) -> dict[str
     evaluated = [name for name in compared if name not in left_out]
     seen = {"training_scenes": training_scenes(job, evaluated)} if refines else {}
     return {
-        "frames": sums["refined"].pictures,
+        "frames": sums["refined"].count,
         "left_out": left_out,
         **seen,
         **metrics,

@@ -24,8 +24,7 @@ from zoerefine.depth.training.point_inputs import correct, evaluated_points
 
 Depths = dict[str, Tensor]
 COVERAGE = "coverage90"  # share of the valid pixels inside the 90% band
-MEANS = ("boundary_f1", "object_distance_m", "object_distance_rel", "flicker")  # over pictures
-GROUPS = ("ranges", "classes", "speeds")
+DETAIL = "detail"  # the part of the report for `EvaluationSums.add_details`
 
 
 @torch.no_grad()
@@ -49,7 +48,7 @@ def evaluate(
         log_scale: from `fit_log_scale`.
         cache: has the clip and scene of each picture, and the range of depth.
         dtype: the number format of the forward pass, as in training.
-        detail: whether to add `DetailedMetrics`.
+        detail: whether to add what `EvaluationSums.add_details` measures.
         loss: also computed for the refined depth, as in training; with invalid pixels masked.
         points: random metric points of each picture.
 
@@ -73,8 +72,7 @@ def evaluate(
             sums.add_coverage(depths["refined"], band, batch, clips)
         if loss:
             sums.add_losses(loss, depths["refined"], batch)
-    for one in sums.details.values():
-        one.last = None  # kept for comparison with the next frame: ranks need not send it
+    sums.last.clear()  # kept for comparison with the next frame: ranks need not send it
     total, *others = gather_from_all(sums)
     for part in others:
         total.merge(part)
@@ -82,14 +80,21 @@ def evaluate(
 
 
 class EvaluationSums:
-    """Sums of metrics of each depth, by group of pictures: all, a scene's, moving objects."""
+    """Sums over pictures by their path in the report, such as ("scenes", "kitchen", "refined")."""
 
     def __init__(self, detail: bool, farthest_m: float) -> None:
         self.detail, self.farthest_m = detail, farthest_m
-        self.groups: dict[str, dict[str, metrics.DepthMetrics]] = {}
-        self.details: dict[str, DetailedMetrics] = {}
-        self.pictures, self.losses = 0, dict[str, float]()
-        self.coverage: dict[str, metrics.RunningMean] = {}
+        self.means: dict[tuple[str, ...], metrics.RunningMean] = {}
+        # The last frame of each depth: its place, log error and mask.
+        self.last: dict[str, tuple[int, Tensor, Tensor]] = {}
+
+    def add_numbers(self, values: Tensor | np.ndarray, *path: str) -> None:
+        """Add numbers [n]."""
+        self.means.setdefault(path, metrics.RunningMean()).add(values)
+
+    def add_metrics(self, rows: Tensor | np.ndarray, *path: str) -> None:
+        """Add pictures' metrics, of `picture_metrics`."""
+        self.means.setdefault(path, metrics.DepthMetrics()).add(rows)
 
     def add(
         self, depths: Depths, batch: DeviceBatch, clips: Sequence[Clip], places: Sequence[int]
@@ -106,13 +111,60 @@ class EvaluationSums:
         groups = groups_of(clips)
         for (which, depth_m), of_depth in zip(depths.items(), rows, strict=True):
             on_all, on_objects = np.split(of_depth, 2)
-            for name, chosen in groups.items():
-                self.group(name, which).add(on_all[chosen])
-            self.group("objects", which).add(on_objects)
+            for path, chosen in groups.items():
+                self.add_metrics(on_all[chosen], *path, which)
+            self.add_metrics(on_objects, "objects", which)
             if self.detail:
-                self.details.setdefault(which, DetailedMetrics(self.farthest_m)).add(
-                    depth_m, batch, mask, on_objects, clips, places
-                )
+                self.add_details(which, depth_m, batch, mask, on_objects, clips)
+                error = metrics.log_error(depth_m, batch.depth_m, mask, self.farthest_m)
+                self.add_flicker(which, error, mask, places)
+
+    def add_details(
+        self,
+        which: str,
+        depth_m: Tensor,
+        batch: DeviceBatch,
+        mask: Tensor,
+        moving: np.ndarray,
+        clips: Sequence[Clip],
+    ) -> None:
+        """Add one depth by range, and by class and speed of moving objects; edges and distances.
+
+        Args:
+            which: of the depths; `depth_m` float32 [B, 1, H, W], metres.
+            mask: bool [B, 1, H, W], valid pixels.
+            moving: `picture_metrics` on the pixels of moving objects, as an array.
+            clips: of each picture.
+        """
+        path = DETAIL, which
+        f1 = metrics.boundary_f1(depth_m, batch.depth_m, mask)
+        self.add_numbers(f1[~f1.isnan()], *path, "boundary_f1")  # where the truth has edges
+        ours, true = metrics.object_distances(depth_m, batch.depth_m, batch.objects, mask).unbind(1)
+        self.add_numbers((ours - true).abs(), *path, "object_distance_m")
+        self.add_numbers((ours - true).abs() / true, *path, "object_distance_rel")
+        for low, high in pairwise(depth_ranges(self.farthest_m)):
+            inside = mask & (batch.depth_m > low) & (batch.depth_m <= high)
+            rows = metrics.picture_metrics(depth_m, batch.depth_m, inside, self.farthest_m)
+            self.add_metrics(rows, *path, "ranges", f"{low:g}-{high:g} m")
+        for row, clip in zip(moving, clips, strict=True):
+            if clip.classes:
+                name = clip.classes[0] if len(clip.classes) == 1 else "several"
+                self.add_metrics(row[None], *path, "classes", name)
+            if clip.speed:
+                self.add_metrics(row[None], *path, "speeds", f"{clip.speed} m/s")
+
+    def add_flicker(self, which: str, error: Tensor, mask: Tensor, places: Sequence[int]) -> None:
+        """Add the mean change of a pixel's log error between consecutive frames of a clip.
+
+        Frames come in the order of filming; `places` as in `Cache.places`.
+        """
+        for now, valid, place in zip(error, mask, places, strict=True):
+            last_place, last_error, last_valid = self.last.get(which, (None, now, valid))
+            both = valid & last_valid
+            if last_place == place - 1 and both.any():
+                change = (now - last_error).abs()[both].mean()[None]
+                self.add_numbers(change, DETAIL, which, "flicker")
+            self.last[which] = place, now, valid
 
     def add_losses(self, loss: Loss, refined_m: Tensor, batch: DeviceBatch) -> None:
         """Add the loss of each picture and its terms, so that the grouping does not matter."""
@@ -120,10 +172,8 @@ class EvaluationSums:
             total, terms = loss.of_each_picture(
                 refined_m, batch.zoe_m, batch.depth_m, batch.objects, batch.rgb01
             )
-        self.pictures += len(total)
-        for row in torch.stack([total, *terms.values()], 1).double().tolist():
-            for name, value in zip(("loss", *terms), row, strict=True):
-                self.losses[name] = self.losses.get(name, 0.0) + value
+        for name, values in {"loss": total, **terms}.items():
+            self.add_numbers(values, "losses", name)
 
     def add_coverage(
         self, refined_m: Tensor, spread: Tensor, batch: DeviceBatch, clips: Sequence[Clip]
@@ -131,57 +181,39 @@ class EvaluationSums:
         """Add the share of each picture's valid pixels inside the band."""
         mask = metrics.valid_pixels(batch.depth_m, batch.zoe_m, self.farthest_m)
         shares = metrics.coverage(refined_m, spread, batch.depth_m, mask).cpu().numpy()
-        for name, chosen in groups_of(clips).items():
-            found = torch.from_numpy(shares[chosen & ~np.isnan(shares)])
-            self.coverage.setdefault(name, metrics.RunningMean()).add(found)
-
-    def group(self, name: str, which: str) -> metrics.DepthMetrics:
-        return self.groups.setdefault(name, {}).setdefault(which, metrics.DepthMetrics())
+        for path, chosen in groups_of(clips).items():
+            self.add_numbers(shares[chosen & ~np.isnan(shares)], *path, "refined", COVERAGE)
 
     def merge(self, other: "EvaluationSums") -> None:
         """Add another's sums over other clips."""
-        for name, group in other.groups.items():
-            for which, sums in group.items():
-                self.group(name, which).merge(sums)
-        for name, mean in other.coverage.items():
-            self.coverage.setdefault(name, metrics.RunningMean()).merge(mean)
-        for which, detail in other.details.items():
-            self.details.setdefault(which, DetailedMetrics(self.farthest_m)).merge(detail)
-        self.pictures += other.pictures
-        for name, value in other.losses.items():
-            self.losses[name] = self.losses.get(name, 0.0) + value
+        for path, mean in other.means.items():
+            self.means.setdefault(path, type(mean)()).merge(mean)
 
     def report(self) -> dict[str, Any]:
         """The figures, as `evaluate` returns them."""
-        computed = {
-            name: with_ratio({which: sums.compute() for which, sums in group.items()})
-            for name, group in self.groups.items()
-        }
-        for name, mean in self.coverage.items():
-            if mean.count:
-                computed[name]["refined"][COVERAGE] = mean.compute()
-        scenes = {
-            name.removeprefix("scenes/"): values
-            for name, values in sorted(computed.items())
-            if name.startswith("scenes/")
-        }
-        none = with_ratio({})
+        tree: dict[str, Any] = {"all": {}, "objects": {}, "scenes": {}, DETAIL: {}}
+        for path, mean in self.means.items():
+            if not mean.count and (path[0] == DETAIL or path[-1] == COVERAGE):
+                continue
+            place = tree
+            for name in path[:-1]:
+                place = place.setdefault(name, {})
+            place[path[-1]] = mean.compute()
         report = {
-            **computed.get("all", none), "objects": computed.get("objects", none), "scenes": scenes
-        }  # fmt: skip
+            **with_ratio(tree["all"]),
+            "objects": with_ratio(tree["objects"]),
+            "scenes": {name: with_ratio(one) for name, one in sorted(tree["scenes"].items())},
+        }
         if self.detail:
-            details = {which: one.compute() for which, one in self.details.items()}
-            report["detail"] = with_ratio(details)
-        if self.losses:
-            report["losses"] = {k: value / self.pictures for k, value in self.losses.items()}
-        return report
+            report[DETAIL] = with_ratio(tree[DETAIL])
+        return report | ({"losses": tree["losses"]} if "losses" in tree else {})
 
 
-def groups_of(clips: Sequence[Clip]) -> dict[str, np.ndarray]:
+def groups_of(clips: Sequence[Clip]) -> dict[tuple[str, ...], np.ndarray]:
     """Which pictures of a batch are in each group, bool [B]: all of them, and those of a scene."""
     scenes = np.array([clip.scene for clip in clips])
-    of_scenes = {f"scenes/{scene}": scenes == scene for scene in np.unique(scenes)}
-    return {"all": np.full(len(clips), True), **of_scenes}
+    groups: dict[tuple[str, ...], np.ndarray] = {("all",): np.full(len(clips), True)}
+    return groups | {("scenes", str(scene)): scenes == scene for scene in np.unique(scenes)}
 
 
 def with_ratio(depths: dict[str, Any]) -> dict[str, Any]:
@@ -261,80 +293,3 @@ def depth_ranges(farthest_m: float) -> list[float]:
         bounds.append(bound)
         bound *= 2
     return [*bounds, farthest_m]
-
-
-class DetailedMetrics:
-    """Sums of one depth's figures (pseudo, globally scaled, or refined) over pictures."""
-
-    def __init__(self, farthest_m: float) -> None:
-        self.farthest_m = farthest_m
-        self.ranges_m = depth_ranges(farthest_m)
-        self.means = {name: metrics.RunningMean() for name in MEANS}
-        self.groups: dict[str, dict[str, metrics.DepthMetrics]] = {name: {} for name in GROUPS}
-        # The last frame: its place, log error and mask.
-        self.last: tuple[int, Tensor, Tensor] | None = None
-
-    def add(
-        self,
-        depth_m: Tensor,
-        batch: DeviceBatch,
-        mask: Tensor,
-        moving: np.ndarray,
-        clips: Sequence[Clip],
-        places: Sequence[int],
-    ) -> None:
-        """Add a batch of pictures, the frames of a clip in the order of filming.
-
-        Args:
-            depth_m: float32 [B, 1, H, W], metres.
-            batch: the truth and the objects.
-            mask: bool [B, 1, H, W], valid pixels.
-            moving: `picture_metrics` on the pixels of moving objects, as an array.
-            clips, places: the clip of each picture, and its place in it, see `Cache.places`.
-        """
-        for low, high in pairwise(self.ranges_m):
-            inside = mask & (batch.depth_m > low) & (batch.depth_m <= high)
-            rows = metrics.picture_metrics(depth_m, batch.depth_m, inside, self.farthest_m)
-            self.group("ranges", f"{low:g}-{high:g} m").add(rows)
-        for row, clip in zip(moving, clips, strict=True):
-            if clip.classes:
-                name = clip.classes[0] if len(clip.classes) == 1 else "several"
-                self.group("classes", name).add(row[None])
-            if clip.speed:
-                self.group("speeds", f"{clip.speed} m/s").add(row[None])
-        f1 = metrics.boundary_f1(depth_m, batch.depth_m, mask)
-        self.means["boundary_f1"].add(f1[~f1.isnan()])  # of pictures whose truth has edges
-        ours, true = metrics.object_distances(depth_m, batch.depth_m, batch.objects, mask).unbind(1)
-        self.means["object_distance_m"].add((ours - true).abs())
-        self.means["object_distance_rel"].add((ours - true).abs() / true)
-        error = metrics.log_error(depth_m, batch.depth_m, mask, self.farthest_m)
-        self.add_flicker(error, mask, places)
-
-    def add_flicker(self, error: Tensor, mask: Tensor, places: Sequence[int]) -> None:
-        """Add the mean change of a pixel's log error between consecutive frames of a clip."""
-        for now, valid, place in zip(error, mask, places, strict=True):
-            if self.last is not None and self.last[0] == place - 1:
-                both = valid & self.last[2]
-                if both.any():
-                    self.means["flicker"].add((now - self.last[1]).abs()[both].mean()[None])
-            self.last = place, now, valid
-
-    def merge(self, other: "DetailedMetrics") -> None:
-        """Add another's sums over other clips."""
-        for kind, group in other.groups.items():
-            for name, sums in group.items():
-                self.group(kind, name).merge(sums)
-        for name, mean in other.means.items():
-            self.means[name].merge(mean)
-
-    def group(self, kind: str, name: str) -> metrics.DepthMetrics:
-        return self.groups[kind].setdefault(name, metrics.DepthMetrics())
-
-    def compute(self) -> dict[str, Any]:
-        """Figures by name; those without data are left out."""
-        single = {name: mean.compute() for name, mean in self.means.items()}
-        groups = {
-            kind: {name: found for name, one in sorted(group.items()) if (found := one.compute())}
-            for kind, group in self.groups.items()
-        }
-        return {name: value for name, value in (single | groups).items() if value not in (None, {})}
