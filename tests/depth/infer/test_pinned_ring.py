@@ -18,7 +18,6 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.machine.memory import PAGE
 from zoerefine.depth.exporting import pinned
 from zoerefine.depth.exporting.engine import Engine
-from zoerefine.depth.infer import tensors
 from zoerefine.depth.infer.pipeline import EngineThreads
 from zoerefine.depth.infer.refiner import Refiner
 
@@ -154,21 +153,20 @@ def simulate(monkeypatch):
     def make(schedule, module=pinned):
         gpu = SimulatedGPU(schedule)
         monkeypatch.setattr(module, "torch", gpu)
-        monkeypatch.setattr(tensors, "PinnedSlot", module.PinnedSlot)
         return QueueingEngine(gpu)
 
     return make
 
 
-def wrong_batches(engine):
+def wrong_batches(engine, module=pinned):
     """Batches whose results are wrong at the end, with as many in work as there are slots."""
-    ring = tensors.PinnedRing(engine, SLOTS)
+    calls = module.PinnedCalls(torch.device("cuda"), SLOTS)
     started, found = [], []
     for number in range(BATCHES):
         if len(started) == SLOTS:
-            found.append(ring.collect(started.pop(0)))
-        started.append(ring.start(*batch(number), outputs=2))
-    found += [ring.collect(slot) for slot in started]
+            found.append(calls.collect(started.pop(0)))
+        started.append(calls.start(engine.outputs, *batch(number)))
+    found += [calls.collect(slot) for slot in started]
     return [number for number, outputs in enumerate(found) if not is_right(outputs, number)]
 
 
@@ -180,7 +178,7 @@ def test_every_batch_is_right_whenever_the_gpu_runs(simulate, schedule):
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_broken_protocol_is_found(simulate, tmp_path, monkeypatch, mutant):
     module = mutant_of(pinned, MUTANTS[mutant], tmp_path, monkeypatch)
-    assert wrong_batches(simulate("as late as possible", module))
+    assert wrong_batches(simulate("as late as possible", module), module)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES[:4])
@@ -212,38 +210,37 @@ def test_on_a_cpu_batches_are_stacked_in_aligned_memory():
 
 
 def test_a_start_waits_until_a_slot_is_free(simulate):
-    ring = tensors.PinnedRing(simulate("at once"), 1)
-    slot = ring.free.get()
+    engine = simulate("at once")
+    calls = pinned.PinnedCalls(torch.device("cuda"), 1)
+    slot = calls.free.get()
     assert slot.done.sleeps, "a wait that does not sleep occupies a CPU core"
-    ring.free.put(slot)
-    first = ring.start(*batch(0), outputs=2)
+    calls.free.put(slot)
+    first = calls.start(engine.outputs, *batch(0))
     second = []
-    thread = threading.Thread(target=lambda: second.append(ring.start(*batch(1), outputs=2)))
+    thread = threading.Thread(target=lambda: second.append(calls.start(engine.outputs, *batch(1))))
     thread.start()
     thread.join(0.3)
     assert second == []
-    assert is_right(ring.collect(first), 0)
+    assert is_right(calls.collect(first), 0)
     thread.join(30)
-    assert is_right(ring.collect(second[0]), 1)
+    assert is_right(calls.collect(second[0]), 1)
 
 
 def test_a_batch_that_fails_gives_its_slot_back(simulate):
-    engine = simulate("at once")
-    ring = tensors.PinnedRing(engine, 1)
+    simulate("at once")
+    calls = pinned.PinnedCalls(torch.device("cuda"), 1)
 
     def fail(*_):
         raise UserError("the engine does not run")
 
-    engine.outputs = fail
     with pytest.raises(UserError):
-        ring.start(*batch(0), outputs=2)
-    assert ring.free.qsize() == 1
+        calls.start(fail, *batch(0))
+    assert calls.free.qsize() == 1
 
 
 def test_only_the_outputs_that_are_needed_are_copied(simulate):
-    engine = simulate("at once")
-    ring = tensors.PinnedRing(engine, 1)
-    assert len(ring.collect(ring.start(*batch(0), outputs=1))) == 1
+    with EngineThreads(simulate("at once"), outputs=1) as engines:
+        assert len(engines.submit(*batch(0), list).result()) == 1
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES[:6])

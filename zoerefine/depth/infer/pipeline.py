@@ -3,7 +3,7 @@
     reading thread    source -> the pool decodes, in order -> batches of one picture size
     network thread    adds pseudo depth to batches that have none
     engine threads    refine; on a CPU as many as the engine uses best, on a GPU one that queues
-                      batches, and another that collects their results (`PinnedRing`)
+                      batches, and another that collects their results (`PinnedCalls`)
     stream thread     with --stream: makes depth steady in the order of frames; metric points
                       correct before it, in the engine threads
     the pool          corrects by metric points, before the engine if it takes them, and after it;
@@ -47,7 +47,9 @@ from zoerefine.depth.infer.stream import ClipFilter
 from zoerefine.depth.points.for_engines import corrected, hinted, spread_u16
 
 if TYPE_CHECKING:  # importing this file does not import torch
-    from zoerefine.depth.infer.tensors import PinnedRing
+    from torch import Tensor
+
+    from zoerefine.depth.exporting.pinned import PinnedCalls
 
 MEMORY_SHARE = 0.25  # of the free memory, for frames between reading and writing
 BATCHES_AHEAD = 2  # of an engine thread, and of the network
@@ -72,11 +74,13 @@ class EngineThreads:
         self.ahead = BATCHES_AHEAD * engine.parallel_calls
         if outputs > 1:
             engine.require_confidence()
-        self.ring: PinnedRing | None = None
+        self.pinned: PinnedCalls | None = None
         if on_gpu(engine.device):
-            from zoerefine.depth.infer import tensors
+            import torch
 
-            self.ring = tensors.PinnedRing(engine, self.ahead + 1)
+            from zoerefine.depth.exporting import pinned
+
+            self.pinned = pinned.PinnedCalls(torch.device(engine.device), self.ahead + 1)
         self.threads = ExitStack()
         self.calling = self.threads.enter_context(engine_pool(engine))
         self.collecting = self.threads.enter_context(ThreadPoolExecutor(1))
@@ -99,15 +103,19 @@ class EngineThreads:
             rgb: pictures uint8 [H, W, 3] of one size.
             zoe: their pseudo depth, uint16 [H, W].
         """
-        if self.ring is None:
+        if self.pinned is None:
             return self.calling.submit(lambda: then(self.refine(rgb, zoe)))
-        ring = self.ring
-        started = self.calling.submit(ring.start, rgb, zoe, self.outputs)
-        return self.collecting.submit(lambda: then(ring.collect(started.result())))
+        pinned = self.pinned
+        started = self.calling.submit(pinned.start, self.refine_tensors, rgb, zoe)
+        return self.collecting.submit(lambda: then(pinned.collect(started.result())))
 
     def refine(self, rgb: Sequence[np.ndarray], zoe: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs of a batch, in this thread."""
         return self.engine.arrays(aligned_stack(rgb), aligned_stack(zoe))[: self.outputs]
+
+    def refine_tensors(self, rgb_u8: "Tensor", zoe_u16: "Tensor") -> "list[Tensor]":
+        """The same for tensors on the engine's GPU."""
+        return self.engine.outputs(rgb_u8, zoe_u16)[: self.outputs]
 
 
 @contextmanager

@@ -1,6 +1,5 @@
-"""Tensors: what `Refiner` is given stays on its device; batches of arrays go to a GPU and back."""
+"""Tensors: what `Refiner` is given stays on its device."""
 
-import queue
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +9,7 @@ from torch import Tensor
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
-from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.outputs import SPREAD_UNITS
-from zoerefine.depth.exporting.pinned import PinnedSlot
 
 UNITS = ZOE_UNIT_M, 1 / SPREAD_UNITS  # of an engine's outputs: metres and log depth
 LARGEST = 65535
@@ -62,49 +59,3 @@ def outputs_like(depth: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
     if depth.dtype == torch.uint16:
         return shaped
     return [output.float() * unit for output, unit in zip(shaped, UNITS, strict=False)]
-
-
-class PinnedRing:
-    """A few slots of pinned memory for an engine on a GPU, without a wait between batches.
-
-    engine thread      waits for a free slot, fills its input buffers, and queues on the GPU:
-                       copy of the inputs, engine, copy of the outputs to the slot, event `done`
-    collecting thread  waits for `done`, copies the outputs to arrays, and frees the slot
-
-    The GPU copies pinned memory by itself, so the engine thread goes on with the next batch.
-
-    Args:
-        slots: the number of batches whose results have not been collected yet, at most.
-    """
-
-    def __init__(self, engine: Engine, slots: int) -> None:
-        self.engine, self.device = engine, torch.device(engine.device)
-        self.free: queue.Queue[PinnedSlot] = queue.Queue()
-        for _ in range(slots):
-            self.free.put(PinnedSlot(sleeps=True))
-
-    def start(
-        self, rgb: Sequence[np.ndarray], zoe: Sequence[np.ndarray], outputs: int
-    ) -> PinnedSlot:
-        """Queue a batch on the GPU. It waits for a free slot, but not for the GPU.
-
-        Args:
-            rgb: pictures uint8 [H, W, 3].
-            zoe: their pseudo depth, uint16 [H, W].
-            outputs: how many of the engine's outputs are needed.
-        """
-        slot = self.free.get()
-        try:
-            slot.start(lambda *frames: self.engine.outputs(*frames)[:outputs], self.device,
-                       [rgb, zoe])  # fmt: skip
-        except BaseException:
-            self.free.put(slot)  # otherwise the next batch would wait for ever
-            raise
-        return slot
-
-    def collect(self, slot: PinnedSlot) -> list[np.ndarray]:
-        """Wait for a batch; its outputs, uint16 [B, H, W] each. The slot is free afterwards."""
-        try:
-            return slot.results()
-        finally:
-            self.free.put(slot)
