@@ -222,7 +222,6 @@ class Cache:
 
     @property
     def scenes(self) -> tuple[str, ...]:
-        """The names of the scenes, sorted."""
         return tuple(sorted({clip.scene for clip in self.clips}))
 
     @property
@@ -244,12 +243,10 @@ class Cache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all records."""
         return len(self) * self.stride
 
     @property
     def stride(self) -> int:
-        """Bytes of a record."""
         return record_stride(self.fields)
 
     def indices(self, scenes: tuple[str, ...]) -> np.ndarray:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,30 +26,11 @@ from zoerefine.base.files import atomic
 from zoerefine.base.machine.memory import aligned_empty
 from zoerefine.base.progress import bar, say, track
 from zoerefine.depth.data.cache import cache as store
-from zoerefine.depth.data.dataset import Dataset
+from zoerefine.depth.data.cache.packer import FramePacker
 
 FACTS = "partial.json"
 BROKEN_LIST = "broken.json"
 MIB = 2**20
-
-
-class Packer(Protocol):
-    """What decodes the frames: `FramePacker` of `pack.py`."""
-
-    dataset: Dataset
-    frames: np.ndarray
-    stride: int
-    workers: int
-    settings: dict[str, Any]
-    faults: dict[int, str]
-
-    @property
-    def code(self) -> str: ...
-
-    @property
-    def header(self) -> dict[str, Any]: ...
-    def pack(self, index: int, record: np.ndarray) -> int: ...
-    def require_few_broken(self, broken: int, first: str) -> None: ...
 
 
 class PartialCache:
@@ -64,7 +45,7 @@ class PartialCache:
     frames: np.ndarray
     records: np.ndarray
 
-    def __init__(self, packer: Packer, folder: Path) -> None:
+    def __init__(self, packer: FramePacker, folder: Path) -> None:
         self.packer, self.folder = packer, folder
         self.partial = folder.with_name(f"{folder.name}.partial")
         self._per_thread = threading.local()  # holds each thread's record buffer
