@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from zoerefine.base.errors import UserError, number
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import check_pairs
 from zoerefine.depth.data.dataset import Dataset, Frame, evenly_spaced
 from zoerefine.depth.data.depth_codec import MILLIMETRES
-from zoerefine.depth.data.layouts.csv_table import CsvTable, Row
+from zoerefine.depth.data.layouts.csv_table import CsvTable, Row, number_of
 
 NEEDED, OPTIONAL = ("x", "y", "metres"), "sigma"
 SUFFIXES = ".csv", ".png"
@@ -215,26 +215,25 @@ def table(path: Path, height: int, width: int) -> MetricPoints:
 
 def point(row: Row, where: str, height: int, width: int) -> tuple[float, ...]:
     """x, y, metres and sigma of a line. Raises `UserError` for what is no point of the picture."""
-    values = []
-    for name in (*NEEDED, OPTIONAL):
-        text = row.get(name) or ""
-        try:
-            values.append(number(text) if text or name != OPTIONAL else math.nan)
-        except ValueError:
-            raise UserError(f"{where}: {name} must be a number, got {text!r}") from None
-    x, y, depth_m, sigma_m = values
+    x, y, depth_m = (number_of(row, name, where) for name in NEEDED)
+    sigma_m = number_of(row, OPTIONAL, where) if row.get(OPTIONAL) else math.nan
+    refuse_outside(x, y, height, width, where)
+    if not 0 < depth_m <= FARTHEST_POINT_M:
+        raise UserError(
+            f"{where}: metres must be above 0 and at most {FARTHEST_POINT_M:g}, got {depth_m:g}"
+        )
+    if sigma_m < 0 or sigma_m > FARTHEST_POINT_M:
+        raise UserError(
+            f"{where}: sigma must be from 0 to {FARTHEST_POINT_M:g} metres, got {sigma_m:g}"
+        )
+    return x, y, depth_m, sigma_m
+
+
+def refuse_outside(x: float, y: float, height: int, width: int, where: str) -> None:
+    """Raises `UserError` for a place that is outside a picture of this size."""
     if not (-0.5 <= x < width - 0.5 and -0.5 <= y < height - 0.5):
         swapped = -0.5 <= y < width - 0.5 and -0.5 <= x < height - 0.5
         raise UserError(
             f"{where}: x {x:g}, y {y:g} is outside the picture of {width}x{height}"
             + ("; x and y seem to be swapped" if swapped else "")
         )
-    if not 0 < depth_m <= FARTHEST_POINT_M:
-        raise UserError(
-            f"{where}: metres must be above 0 and at most {FARTHEST_POINT_M:g}, got {depth_m:g}"
-        )
-    if text and not 0 <= sigma_m <= FARTHEST_POINT_M:
-        raise UserError(
-            f"{where}: sigma must be from 0 to {FARTHEST_POINT_M:g} metres, got {sigma_m:g}"
-        )
-    return x, y, depth_m, sigma_m

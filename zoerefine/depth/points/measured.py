@@ -17,7 +17,7 @@ from zoerefine.base.progress import warn
 from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.intrinsics import Intrinsics
-from zoerefine.depth.data.metric_points import MetricPoints, read_points
+from zoerefine.depth.data.metric_points import MetricPoints, read_points, refuse_outside
 from zoerefine.depth.points.measured_file import Measured
 from zoerefine.depth.points.room import (
     Measurement,
@@ -167,14 +167,8 @@ def measurement(
 def features_at(depth_m: Array, x: float, y: float, where: str) -> Array:
     """The features of a pixel. Raises `UserError` outside the picture and at an invalid pixel."""
     height, width = depth_m.shape
-    row, column = round(y), round(x)
-    if not (0 <= row < height and 0 <= column < width):
-        swapped = 0 <= column < height and 0 <= row < width
-        raise UserError(
-            f"{where}: x {x:g}, y {y:g} is outside the picture of {width}x{height}"
-            + ("; x and y seem to be swapped" if swapped else "")
-        )
-    predicted_m = depth_m[row, column]
+    refuse_outside(x, y, height, width, where)
+    predicted_m = depth_m[round(y), round(x)]
     if not (np.isfinite(predicted_m) and predicted_m > 0):
         raise UserError(
             f"{where}: no depth is predicted at x {x:g}, y {y:g}: measure another pixel"

@@ -10,15 +10,12 @@ Importing this file does not import torch.
 
 import csv
 import io
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoerefine.base import errors
 from zoerefine.base.errors import UserError, one_line
 from zoerefine.base.files.atomic import write_text
-from zoerefine.depth.data.layouts.csv_table import CsvTable, Row
+from zoerefine.depth.data.layouts.csv_table import CsvTable, Row, number_of
 from zoerefine.depth.data.metric_points import FARTHEST_POINT_M
 
 NEEDED, SECOND, ALONG = ("frame", "x", "y", "metres"), ("x2", "y2"), "along"
@@ -128,9 +125,9 @@ def read_measured(path: Path) -> list[Measured]:
     return found
 
 
-def measured(row: Mapping[str, str | None], where: str) -> Measured:
+def measured(row: Row, where: str) -> Measured:
     """A line. Raises `UserError` for one that is no measurement."""
-    x, y, metres = (number(row, name, where) for name in NEEDED[1:])
+    x, y, metres = (number_of(row, name, where) for name in NEEDED[1:])
     if not row["frame"]:
         raise UserError(f"{where} names no frame")
     if not 0 < metres <= FARTHEST_POINT_M:
@@ -141,7 +138,7 @@ def measured(row: Mapping[str, str | None], where: str) -> Measured:
     given = [bool(row.get(name)) for name in SECOND]
     if any(given) and not all(given):
         raise UserError(f"{where}: a distance between two pixels needs both x2 and y2")
-    second = (number(row, "x2", where), number(row, "y2", where)) if all(given) else None
+    second = (number_of(row, "x2", where), number_of(row, "y2", where)) if all(given) else None
     if second == (x, y):
         raise UserError(f"{where}: a distance needs two different pixels")
     along = row.get(ALONG) or AXIS
@@ -151,15 +148,3 @@ def measured(row: Mapping[str, str | None], where: str) -> Measured:
             f"got {one_line(along)!r}"
         )
     return Measured(row["frame"], x, y, metres, second, where, along == RAY)
-
-
-def number(row: Mapping[str, str | None], name: str, where: str) -> float:
-    """A finite number of a line."""
-    text = row.get(name) or ""
-    try:
-        value = errors.number(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise UserError(f"{where}: {name} must be a number, got {one_line(text)!r}")
-    return value

@@ -2,11 +2,12 @@
 
 import csv
 import io
+import math
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, number, one_line
 from zoerefine.depth.data.layouts.recordings import read_text
 
 Row = dict[str, str]
@@ -66,3 +67,15 @@ class CsvTable:
         except csv.Error as error:
             line = self.reader.reader.line_num
             raise UserError(f"{self.path} line {line} is no CSV ({error})") from None
+
+
+def number_of(row: Row, name: str, where: str) -> float:
+    """A finite number of a line. Raises `UserError` for anything else."""
+    text = row.get(name) or ""
+    try:
+        value = number(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UserError(f"{where}: {name} must be a number, got {one_line(text)!r}")
+    return value
