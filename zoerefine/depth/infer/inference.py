@@ -80,8 +80,8 @@ class Inference:
             ask_unit(str(self.points.folder), [(one, zoe) for one, zoe in found if one])
 
     def depths(self, name: str, inputs: str) -> tuple[np.ndarray, np.ndarray]:
-        """Pseudo and refined depth of a finished frame, uint16 [H, W]; see `results.read_own`."""
-        return read_zoe(self.pseudo.path(name)), self.results.read_depth(name, inputs)
+        """Pseudo and refined depth of a finished frame, uint16 [H, W]; see `results.read`."""
+        return read_zoe(self.pseudo.path(name)), self.results.read(name, inputs)
 
     def without_points(self, names: Iterable[str]) -> int:
         """How many of these frames have no points; 0 where no points are used."""

@@ -112,7 +112,7 @@ def read_spread(job: Inference, name: str, inputs: str) -> np.ndarray | None:
     """The spread of a frame in log depth, float64 [H, W]; None if it is not written."""
     if not job.results.with_confidence:
         return None
-    return job.results.read_own(CONFIDENCE, name, inputs) / SPREAD_UNITS
+    return job.results.read(name, inputs, CONFIDENCE) / SPREAD_UNITS
 
 
 def remove_parts(path: Path) -> None:
@@ -141,7 +141,7 @@ def write_colors(results: ResultFolder, done: Done, shown: DepthRange) -> None:
         if has_provenance(path, provenance):
             return
         refuse_foreign([path], "--out")
-        depth_m = results.read_depth(name, done[name]) * ZOE_UNIT_M
+        depth_m = results.read(name, done[name]) * ZOE_UNIT_M
         write_png(path, depth_colors(depth_m, shown.far_m, shown.near_m), provenance)
 
     names = sorted(done)

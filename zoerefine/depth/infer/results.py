@@ -91,11 +91,7 @@ class ResultFolder:
         """Whether all files of a frame exist, from this bundle, these inputs and settings."""
         return all(has_provenance(path, text) for path, text in self.files(name, inputs).items())
 
-    def read_depth(self, name: str, inputs: str) -> np.ndarray:
-        """The refined depth of a finished frame, uint16 [H, W]; see `read_own`."""
-        return self.read_own(DEPTH, name, inputs)
-
-    def read_own(self, folder: str, name: str, inputs: str) -> np.ndarray:
+    def read(self, name: str, inputs: str, folder: str = DEPTH) -> np.ndarray:
         """The values of a finished frame's picture in a folder, uint16 [H, W].
 
         Raises `UserError` for a file that cannot be read, or was not made by this bundle from
@@ -237,17 +233,14 @@ class ResultFolder:
             names: of all frames that are known before.
             metrics, runs_network: whether metrics.json and pseudo depth are written.
         """
-        refuse_foreign([self.root / OUTPUTS_FILE], "--out")
-        if metrics:
-            refuse_foreign([self.root / METRICS_FILE], "--out")
-        if runs_network:
-            refuse_foreign([self.root / PSEUDO_DEPTH / PSEUDO_SOURCE_FILE], "--out")
+        written = [self.root / OUTPUTS_FILE]
+        written += [self.root / METRICS_FILE] if metrics else []
+        written += [self.root / PSEUDO_DEPTH / PSEUDO_SOURCE_FILE] if runs_network else []
+        refuse_foreign(written, "--out")
+        folders = [COLORS] * self.with_colors + [PSEUDO_DEPTH] * runs_network
         for name in names:
-            refuse_foreign(self.files(name, ""), "--out")
-            if self.with_colors:
-                refuse_foreign([self.picture(COLORS, name)], "--out")
-            if runs_network:
-                refuse_foreign([self.picture(PSEUDO_DEPTH, name)], "--out")
+            pictures = [self.picture(folder, name) for folder in folders]
+            refuse_foreign([*self.files(name, ""), *pictures], "--out")
 
     def refuse_mixing(self) -> None:
         """Raises `UserError` if the folder has depth with --stream, and it is made without, or so.

@@ -234,15 +234,6 @@ def corrected(depth_u16: Array, correction: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class KeptFrame:
-    """A frame whose files exist already."""
-
-    number: int
-    inputs: str
-    source: SourceFrame
-
-
-@dataclass(frozen=True)
 class Place:
     """Where a frame stands in its clip.
 
@@ -250,12 +241,14 @@ class Place:
         number: of the frame in the source.
         inputs: the digest of what it and all frames before it in the clip are made from.
         kept: the last frame before it in the clip whose files exist already; None without one.
+        frame: of such a kept one.
     """
 
     clip: str
     number: int
     inputs: str
-    kept: KeptFrame | None
+    kept: "Place | None" = None
+    frame: SourceFrame | None = None
 
 
 class ClipOrder:
@@ -272,16 +265,14 @@ class ClipOrder:
         """
         clip, last = str(Path(frame.name).parent), self.last
         number = last.number + 1 if last else 0
-        follows = last is not None and last.clip == clip
-        before, kept = (last.inputs, last.kept) if last and follows else ("", None)
+        before, kept = (last.inputs, last.kept) if last and last.clip == clip else ("", None)
         self.last = Place(clip, number, digest_of(VERSION, before, inputs), kept)
         return self.last
 
     def keep(self, frame: SourceFrame) -> None:
         """Note that the files of the last frame exist already."""
         assert self.last
-        last = self.last
-        self.last = replace(last, kept=KeptFrame(last.number, last.inputs, frame))
+        self.last = replace(self.last, kept=replace(self.last, kept=None, frame=frame))
 
 
 class ClipFilter:
@@ -297,14 +288,12 @@ class ClipFilter:
 
         Raises `UserError` if the files of a kept frame before it are no longer there, or others.
         """
-        follows = self.last is not None and self.last.clip == place.clip
-        newest = self.last.number if self.last and follows else -1
-        if place.kept and place.kept.number > newest:
-            kept = place.kept
-            depth_u16 = self.results.read_depth(kept.source.name, kept.inputs)
-            self.memory = remember(kept.source.read(), depth_u16)
-        elif not follows:
-            self.memory = None
+        if self.last and self.last.clip != place.clip:
+            self.last = self.memory = None
+        kept = place.kept
+        if kept and kept.frame and (self.last is None or kept.number > self.last.number):
+            depth_u16 = self.results.read(kept.frame.name, kept.inputs)
+            self.memory = remember(kept.frame.read(), depth_u16)
         self.last = place
         steady_u16, self.memory = step(self.memory, rgb_u8, refined_u16)
         return steady_u16
