@@ -35,9 +35,10 @@ class UNetBody(nn.Module):
     Args:
         inputs: channels of the input.
         widths: channels of each level, finest first.
+        confidence: whether there is a `scale_head`, too.
     """
 
-    def __init__(self, inputs: int, widths: Sequence[int]) -> None:
+    def __init__(self, inputs: int, widths: Sequence[int], confidence: bool) -> None:
         super().__init__()
         self.down = nn.ModuleList(
             block(finer, width) for finer, width in zip([inputs, *widths], widths, strict=False)
@@ -46,6 +47,10 @@ class UNetBody(nn.Module):
             block(deep + skip, skip)
             for deep, skip in zip(widths[:0:-1], widths[-2::-1], strict=True)
         )
+        self.confidence = confidence
+        self.head = DepthHead(widths[0])
+        if confidence:
+            self.scale_head = ScaleHead(widths[0])
 
     def features(self, x: Tensor) -> Tensor:
         """[B, inputs, H, W] to [B, widths[0], H, W]."""
@@ -66,11 +71,7 @@ class SmallUNet(UNetBody):
     stride = 16
 
     def __init__(self, base: int, confidence: bool = False, points: bool = False) -> None:
-        super().__init__(INPUTS + HINTS * points, [base * w for w in SMALL_WIDTHS])
-        self.confidence = confidence
-        self.head = DepthHead(base)
-        if confidence:
-            self.scale_head = ScaleHead(base)
+        super().__init__(INPUTS + HINTS * points, [base * w for w in SMALL_WIDTHS], confidence)
 
     def forward(self, inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         features = self.features(inputs)
@@ -90,13 +91,9 @@ class GuidedUNet(UNetBody):
     stride = 32
 
     def __init__(self, base: int, confidence: bool = False, points: bool = False) -> None:
-        pixels = FACTOR * FACTOR
-        super().__init__((INPUTS + HINTS * points) * pixels, [base * w for w in GUIDED_WIDTHS])
-        self.confidence = confidence
-        self.head = DepthHead(base * GUIDED_WIDTHS[0])
-        if confidence:
-            self.scale_head = ScaleHead(base * GUIDED_WIDTHS[0])
-        self.weights = nn.Conv2d(base * GUIDED_WIDTHS[0], NEIGHBOURS * pixels, 1)
+        pixels, widths = FACTOR * FACTOR, [base * w for w in GUIDED_WIDTHS]
+        super().__init__((INPUTS + HINTS * points) * pixels, widths, confidence)
+        self.weights = nn.Conv2d(widths[0], NEIGHBOURS * pixels, 1)
 
     def forward(self, inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         x = self.features(F.pixel_unshuffle(inputs, FACTOR))  # [B, C, H/4, W/4]
@@ -178,7 +175,7 @@ class ResNetUNet(nn.Module):
         skipped = [*widths[3::-1], 0]
         outputs = [*deeper[1:], base // 4]
         self.decoder = nn.ModuleList(
-            decode(deep + skip, out)
+            block(deep + skip, out)
             for deep, skip, out in zip(deeper, skipped, outputs, strict=True)
         )
         self.confidence = confidence
@@ -205,12 +202,3 @@ def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
     """One resolution of the encoder: BLOCKS residual blocks."""
     rest = [BasicBlock(outputs, outputs, 1) for _ in range(BLOCKS - 1)]
     return nn.Sequential(BasicBlock(inputs, outputs, stride), *rest)
-
-
-def decode(inputs: int, outputs: int) -> nn.Sequential:
-    """One resolution of the decoder: two 3x3 convolutions."""
-    layers: list[nn.Module] = []
-    for channels in (inputs, outputs):
-        layers.append(nn.Conv2d(channels, outputs, 3, padding=1, bias=False))
-        layers += [nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers)

@@ -29,7 +29,7 @@ MAX_THREADS = 4  # memory bandwidth limits more of them
 class Batch:
     """The records of one batch, on any device.
 
-    A loader's batch is valid until the next one is taken, unless the loader copies: see `Loader`.
+    A loader's batch is valid until the next one is taken: see `Loader`.
 
     Attributes:
         rows: the records, int64 [B, stride / 8].
@@ -76,8 +76,7 @@ class Loader:
     """Yields the batches of one epoch, and of the next epoch when it is iterated again.
 
     A batch is valid only until the next one is taken: two buffers are used in turn, so that
-    `list(loader)` holds the last two batches again and again. With `copy=True` each batch owns
-    its memory and can be kept.
+    `list(loader)` holds the last two batches again and again.
 
     Args:
         cache: the packed cache.
@@ -87,7 +86,6 @@ class Loader:
             starting at its `rank`-th.
         pinned: keep the buffers in pinned memory, from which a GPU copies while the CPU does
             other work.
-        copy: give each batch memory of its own.
         timeline: where the gathers are recorded.
     """
 
@@ -99,14 +97,13 @@ class Loader:
         rank: int = 0,
         world: int = 1,
         pinned: bool = False,
-        copy: bool = False,
         timeline: Timeline | None = None,
     ) -> None:
         self.cache, self.sampler = cache, sampler
         self.threads = threads or min(MAX_THREADS, usable_cores())
         self.rank, self.world = rank, world
         self.timeline = timeline or NoTimeline()
-        self._pinned, self._copy = pinned, copy
+        self._pinned = pinned
         self._buffers: list[np.ndarray] = []
         self._epoch = self._batch = 0
 
@@ -159,8 +156,6 @@ class Loader:
                     part.result()
                 self._batch += 1
                 rows = torch.from_numpy(buffer[: len(index)])
-                if self._copy:
-                    rows = rows.clone()
                 yield Batch(rows, torch.from_numpy(index), self.cache.fields)
                 free.append(buffer)
         self._epoch, self._batch = self._epoch + 1, 0
