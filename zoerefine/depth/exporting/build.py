@@ -128,17 +128,20 @@ class EngineBuilder:
         for old in set(path.parent.glob(f"*{kind.NAME}-{precision}-*")) - {path}:
             old.unlink()
 
+    @cached_property
+    def code(self) -> list[str]:
+        """The digests of the files that decide what an engine computes, sorted."""
+        files = [path for folder in CODE_FOLDERS for path in folder.rglob("*.py")]
+        files += map(Path, map(inspect.getfile, (area_mean, depth_codec, point_channels)))
+        return sorted(map(digest_file, [*files, *outside_files(self.cfg.MODEL.NAME)]))
+
     def path_of(self, kind: EngineKind, precision: str) -> Path:
         """Named by the digest of all that decides the bundle's content and its measurements."""
-        code = [path for folder in CODE_FOLDERS for path in folder.rglob("*.py")]
-        modules = area_mean, depth_codec, point_channels
-        code += map(Path, map(inspect.getfile, modules))
-        code += outside_files(self.cfg.MODEL.NAME)
         facts = {
             "weights": self.run.weights_digest(),
             "size": [self.source.height, self.source.width],
             "versions": [__version__, torch.__version__, kind.machine_facts()],
-            "code": sorted(digest_file(path) for path in code),
+            "code": self.code,
             "processor": [describe_processor(), torch.get_num_threads()],
         }
         name = f"{kind.NAME}-{precision}-{digest_json(facts)[:16]}"

@@ -201,7 +201,6 @@ def licence(data: str) -> str:
 
 
 def how_to_run(file_name: str) -> str:
-    """Commands and Python code."""
     return f"""## How to run
 
 ```

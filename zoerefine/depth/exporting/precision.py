@@ -46,48 +46,15 @@ class HeadKeepingTracer(fx.Tracer):
         return isinstance(m, DepthHead) or super().is_leaf_module(m, module_qualified_name)
 
 
-class Int8Conv(nn.Module):
-    """A convolution with simulated quantization of its input and weights to 8 bits.
-
-    Engines turn the two quantizations into one 8-bit convolution. Symmetric; one scale for the
-    input, from its largest magnitude in calibration, and one per output channel for the weights.
-    """
-
-    def __init__(self, conv: nn.Conv2d, largest: float) -> None:
-        super().__init__()
-        self.conv = conv
-        self.largest = max(largest, 1e-6)
-        peaks = conv.weight.detach().abs().amax((1, 2, 3)).clamp(min=1e-6)
-        self.register_buffer("peaks", peaks)  # [outputs]
-        self.register_buffer("zeros", torch.zeros(len(peaks), dtype=torch.int32))
-
-    def forward(self, x: Tensor) -> Tensor:
-        conv = self.conv
-        return F.conv2d(
-            self.quantized_input(x), self.quantized_weight(),
-            conv.bias, conv.stride, conv.padding, conv.dilation, conv.groups,
-        )  # fmt: skip
-
-    def quantized_input(self, x: Tensor) -> Tensor:
-        return torch.fake_quantize_per_tensor_affine(x, self.largest / INT8[1], 0, *INT8)
-
-    def quantized_weight(self) -> Tensor:
-        return torch.fake_quantize_per_channel_affine(
-            self.conv.weight, self.get_buffer("peaks") / INT8[1], self.get_buffer("zeros"), 0, *INT8
-        )
-
-
 def to_precision(
     refiner: RefinerNetwork,
     precision: str,
     calibration: Callable[[], Iterator[RefinerInputs]],
-    int8_conv: type[Int8Conv] = Int8Conv,
 ) -> RefinerNetwork:
     """A copy of a float32 refiner that computes in `precision`: fp32, fp16, bf16 or int8.
 
     Args:
         calibration: yields batches of training frames; called for int8 only.
-        int8_conv: the class that replaces convolutions for int8.
     """
     core = copy.deepcopy(refiner).eval()
     if precision == "fp32":
@@ -98,7 +65,7 @@ def to_precision(
     )
     if precision == "int8":
         largest = largest_inputs(core, calibration())
-        quantize_convolutions(core.backbone, largest, int8_conv)
+        quantize_convolutions(core.backbone, largest)
     else:
         core.backbone = CastBackbone(core.backbone, DTYPES[precision])
     return core.eval()
@@ -124,9 +91,7 @@ def largest_inputs(core: RefinerNetwork, batches: Iterator[RefinerInputs]) -> di
     return {name: sum(values) / len(values) for name, values in seen.items()}
 
 
-def quantize_convolutions(
-    backbone: nn.Module, largest: dict[str, float], int8_conv: type[Int8Conv]
-) -> None:
+def quantize_convolutions(backbone: nn.Module, largest: dict[str, float]) -> None:
     """Replace convolutions by 8-bit ones, except the first and the head.
 
     The first one's input mixes colours and depth, the head's output is the result. `largest` is
@@ -136,7 +101,7 @@ def quantize_convolutions(
         conv = backbone.get_submodule(name)
         assert isinstance(conv, nn.Conv2d)
         if not isinstance(conv, DepthHead):
-            backbone.set_submodule(name, int8_conv(conv, largest[name]))
+            backbone.set_submodule(name, Int8Conv(conv, largest[name]))
 
 
 # The tag keeps the operator in the graph: operators without it are computed ahead where all
@@ -165,18 +130,27 @@ def _(values: Tensor, largest: Tensor) -> Tensor:
     return torch.empty_like(values)
 
 
-class OperatorInt8Conv(Int8Conv):
-    """Quantizes with the operator, which exported graphs keep."""
+class Int8Conv(nn.Module):
+    """A convolution with simulated quantization of its input and weights to 8 bits.
+
+    Engines turn the two quantizations into one 8-bit convolution. Symmetric; one scale for the
+    input, from its largest magnitude in calibration, and one per output channel for the weights.
+    """
 
     def __init__(self, conv: nn.Conv2d, largest: float) -> None:
-        super().__init__(conv, largest)
-        self.register_buffer("peak", torch.tensor(self.largest))
+        super().__init__()
+        self.conv = conv
+        peaks = conv.weight.detach().abs().amax((1, 2, 3), keepdim=True).clamp(min=1e-6)
+        self.register_buffer("peaks", peaks)  # [outputs, 1, 1, 1]
+        self.register_buffer("peak", torch.tensor(max(largest, 1e-6)))
 
-    def quantized_input(self, x: Tensor) -> Tensor:
-        return quantize_int8(x, self.get_buffer("peak"))
-
-    def quantized_weight(self) -> Tensor:
-        return quantize_int8(self.conv.weight, self.get_buffer("peaks")[:, None, None, None])
+    def forward(self, x: Tensor) -> Tensor:
+        conv = self.conv
+        return F.conv2d(
+            quantize_int8(x, self.get_buffer("peak")),
+            quantize_int8(conv.weight, self.get_buffer("peaks")),
+            conv.bias, conv.stride, conv.padding, conv.dilation, conv.groups,
+        )  # fmt: skip
 
 
 @cache

@@ -16,12 +16,7 @@ from zoerefine.depth.data.dataset import Dataset, Frame, evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.metric_points import MetricPoints
 from zoerefine.depth.data.split import read_split
-from zoerefine.depth.exporting.precision import (
-    Int8Conv,
-    OperatorInt8Conv,
-    RefinerInputs,
-    to_precision,
-)
+from zoerefine.depth.exporting.precision import RefinerInputs, to_precision
 from zoerefine.depth.exporting.shipped_module import PrePostProcessing, ShippedModule, core_of
 from zoerefine.depth.model import RefinerNetwork
 from zoerefine.depth.points.channels import channels_of
@@ -55,13 +50,13 @@ class ExportSource:
         """Of a picture: RGB, and what metric points say if the refiner takes them."""
         return channels_of(self.refiner.takes_points)
 
-    def core(self, precision: str, int8_conv: type[Int8Conv] = OperatorInt8Conv) -> nn.Module:
+    def core(self, precision: str) -> nn.Module:
         """What engines are built from: the refiner in `precision`, for this size only.
 
         It is a core of `ShippedModule`. Its graph names no device, so a bundle can be loaded on
-        another one. `int8_conv` as in `to_precision`.
+        another one.
         """
-        refiner = to_precision(self.refiner, precision, self.calibration, int8_conv)
+        refiner = to_precision(self.refiner, precision, self.calibration)
         refiner.fix_size(self.height, self.width)
         return core_of(refiner)
 
@@ -89,7 +84,6 @@ class ExportSource:
 
     @property
     def parameters(self) -> int:
-        """The number of the refiner's parameters."""
         return sum(tensor.numel() for tensor in self.refiner.parameters())
 
 

@@ -5,8 +5,8 @@ one file. Its format is recognised by its content, not by its name. The file end
 last 64 bytes are the SHA-256 of all the bytes before. So one check covers every byte of every
 format, also those between the members of an archive, and it is made before any of them is parsed.
 
-To add a container, add an object with the face of `Container` to `CONTAINERS`, and its file name
-to `run_dir.BUNDLE_NAMES`.
+To add a container, add an object with the face of these two classes to `CONTAINERS`, and its file
+name to `run_dir.BUNDLE_NAMES`.
 """
 
 import hashlib
@@ -16,7 +16,6 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 LENGTH = 64  # of the seal, hexadecimal digits
 PLACEHOLDER = b"0" * LENGTH  # what a container leaves at the end of a file, for the seal
@@ -45,38 +44,6 @@ def intact_digest(data: bytes) -> str | None:
     return digest if data[-LENGTH:] == digest.encode() else None
 
 
-class Container(Protocol):
-    """A file format.
-
-    Attributes:
-        suffix: of its files, with the dot.
-        is_code: whether loading such a file runs code from it. False: it is only data.
-    """
-
-    @property
-    def suffix(self) -> str: ...
-
-    @property
-    def is_code(self) -> bool: ...
-
-    def recognises(self, data: bytes) -> bool:
-        """Whether a file has this format. Raises `BadZipFile` or `ValueError` if damaged."""
-
-    def pack(self, content: bytes, files: Mapping[str, bytes]) -> bytes:
-        """A file with an engine's content and additional files; it ends in the seal's placeholder.
-
-        Args:
-            content: an engine, as its kind builds it, or a whole bundle. Additional files of a
-                bundle stay, unless `files` has others of the same names.
-        """
-
-    def read_file(self, data: bytes, name: str) -> bytes | None:
-        """An additional file by its name, or None if there is no such file."""
-
-    def print_command(self, path: Path, name: str) -> str:
-        """The command that prints an additional file, for people without zoerefine."""
-
-
 @dataclass(frozen=True)
 class ZipContainer:
     """A kind of zip archive: manifest and additional files are members without compression.
@@ -84,7 +51,8 @@ class ZipContainer:
     The seal is at the end of the archive's comment, which ends the file.
 
     Attributes:
-        suffix, is_code: as in `Container`.
+        suffix: of its files, with the dot.
+        is_code: whether loading such a file runs code from it. False: it is only data.
         marker: the end of a member's name that only this kind of archive has.
         folder: where additional files are, inside the archive's first folder; "" for the top of
             an archive without such a folder.
@@ -96,14 +64,19 @@ class ZipContainer:
     folder: str
 
     def recognises(self, data: bytes) -> bool:
-        """Whether a file is such an archive. Raises `BadZipFile` for a damaged archive."""
+        """Whether a file has this format. Raises `BadZipFile` or `ValueError` if damaged."""
         if not data.startswith(START):
             return False
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return any(name.endswith(self.marker) for name in archive.namelist())
 
     def pack(self, content: bytes, files: Mapping[str, bytes]) -> bytes:
-        """An archive with these additional files, which replace those of the same names."""
+        """A file with an engine's content and additional files; it ends in the seal's placeholder.
+
+        Args:
+            content: an engine, as its kind builds it, or a whole bundle. Additional files of a
+                bundle stay, unless `files` has others of the same names.
+        """
         buffer = io.BytesIO(content)
         with zipfile.ZipFile(buffer) as archive:
             replaced = {self.member(archive, name) for name in files}
@@ -116,7 +89,7 @@ class ZipContainer:
         return buffer.getvalue()
 
     def read_file(self, data: bytes, name: str) -> bytes | None:
-        """An additional file of the archive, or None if it has no such file."""
+        """An additional file by its name, or None if there is no such file."""
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             try:
                 info = archive.getinfo(self.member(archive, name))
@@ -129,7 +102,7 @@ class ZipContainer:
             return archive.read(info)
 
     def print_command(self, path: Path, name: str) -> str:
-        """The command that prints an additional file."""
+        """The command that prints an additional file, for people without zoerefine."""
         return f"unzip -p {path} '{'*/' if self.folder else ''}{self.folder}{name}'"
 
     def member(self, archive: zipfile.ZipFile, name: str) -> str:
@@ -151,14 +124,12 @@ def without(archive: zipfile.ZipFile, names: set[str]) -> io.BytesIO:
 
 
 def add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    """Add a member."""
     member = zipfile.ZipInfo(name, DATE)
     member.external_attr = 0o644 << 16
     archive.writestr(member, data)
 
 
 def new_archive(files: Mapping[str, bytes]) -> bytes:
-    """A new archive of these members."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in files.items():
@@ -181,19 +152,17 @@ class OnnxFile:
 
     An ONNX file is one protobuf message. Its fields may have any order, and repeated ones may be
     appended, so entries are added and read here without the package onnx. The last entry's value
-    is the seal.
+    is the seal. The methods are those of `ZipContainer`.
     """
 
     suffix: str = ".onnx"
     is_code: bool = False
 
     def recognises(self, data: bytes) -> bool:
-        """Whether a file is an ONNX model. Raises `ValueError` for a damaged one."""
         is_model = data.startswith(tag(IR_VERSION, VARINT))
         return is_model and any(field.number == GRAPH for field in fields(data))
 
     def pack(self, content: bytes, files: Mapping[str, bytes]) -> bytes:
-        """The model with these additional files, which replace those of the same names."""
         replaced = {*files, SEAL}
         kept = [
             field.stored
@@ -204,7 +173,6 @@ class OnnxFile:
         return b"".join([*kept, *added, entry(SEAL, PLACEHOLDER)])
 
     def read_file(self, data: bytes, name: str) -> bytes | None:
-        """An additional file, or None if there is no such file."""
         for field in fields(data):
             if field.number == METADATA:
                 key, value = entry_of(field)
@@ -213,7 +181,6 @@ class OnnxFile:
         return None
 
     def print_command(self, path: Path, name: str) -> str:
-        """The command that prints an additional file."""
         entries = f"onnx.load({str(path)!r}).metadata_props"
         code = f"import onnx; print(*(e.value for e in {entries} if e.key == {name!r}))"
         return f"python -c {shlex.quote(code)}"
@@ -297,6 +264,7 @@ ONNX = OnnxFile()
 # Packages of AOTInductor, with additional files where torch.export keeps them.
 PT2 = ZipContainer(".pt2", is_code=True, marker="/archive_format", folder="extra/")
 
+Container = ZipContainer | OnnxFile
 CONTAINERS: tuple[Container, ...] = (TORCHSCRIPT, OPENVINO, ONNX, PT2)
 
 

@@ -4,18 +4,18 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zoerefine.base.errors import UserError, visible
 
 MAX_TEXT = 80  # characters of a manifest's text that a message repeats
 
 
-class Check:
+class Check(NamedTuple):
     """What a value must be: in words, and as a function."""
 
-    def __init__(self, words: str, holds: Callable[[Any], bool]) -> None:
-        self.words, self.holds = words, holds
+    words: str
+    holds: Callable[[Any], bool]
 
 
 def _is_text(value: Any) -> bool:
@@ -122,11 +122,10 @@ def check_fields(manifest: Any, path: str | Path) -> dict[str, Any]:
     """
     if not isinstance(manifest, dict):
         raise UserError(f"{path} is a damaged engine bundle: its manifest is not a JSON object")
-    require_fields(manifest, NEEDED, path)
-    if "latency_ms" in manifest:
-        require_fields(manifest, TIMED, path)
     present = [name for name in FIELDS if name in manifest]
-    require_fields(manifest, present, path)
+    require_fields(
+        manifest, [*NEEDED, *(TIMED if "latency_ms" in manifest else ()), *present], path
+    )
     return manifest
 
 
