@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.errors import UserError, visible
-from zoerefine.base.files.atomic import digest_json, write_json
+from zoerefine.base.files.atomic import digest_json, read_regular_file, write_json
 from zoerefine.base.files.foreign import JSON_MARK
 from zoerefine.base.progress import say
 from zoerefine.depth.data import ZOEDEPTH_MODEL
@@ -97,11 +97,7 @@ def read_source(path: Path) -> PseudoSource | None:
     Raises `UserError` for a file that states no name.
     """
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
-            raise UserError(f"{path} is not a regular file")
-        with open(path, "rb") as file:
-            data = file.read(MOST_BYTES)
-        found = json.loads(data)
+        found = json.loads(read_regular_file(path, MOST_BYTES))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
     except OSError as error:
