@@ -50,7 +50,6 @@ class Cameras:
     own: Mapping[str, Intrinsics] = field(default_factory=dict)
 
     def of(self, name: str) -> Intrinsics | None:
-        """The camera of a frame."""
         return self.one or self.own.get(name)
 
     def __bool__(self) -> bool:

@@ -31,7 +31,6 @@ class Split:
 
     @property
     def scenes(self) -> set[str]:
-        """The scenes of all parts."""
         return {*self.train, *self.val, *self.test}
 
 

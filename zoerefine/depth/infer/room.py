@@ -94,7 +94,6 @@ class Room:
         return digest_json(self.as_json())
 
     def save(self, path: Path) -> None:
-        """Write the file."""
         write_json(path, JSON_MARK | self.as_json() | {"digest": self.digest})
 
     @classmethod

@@ -27,7 +27,6 @@ COLUMNS = "frame", "x", "y", "metres", "along"
 
 
 def page(session: Session) -> "WSGIApplication":
-    """The application of a session."""
 
     def application(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = Request(environ)
@@ -88,7 +87,6 @@ def body_of(request: Request) -> dict[str, Any]:
 
 
 def whole_number(value: Any, name: str) -> int:
-    """A number of a request."""
     try:
         return int(value)
     except (TypeError, ValueError, OverflowError):
@@ -96,5 +94,4 @@ def whole_number(value: Any, name: str) -> int:
 
 
 def as_json(value: Any, status: int = 200) -> Response:
-    """An answer."""
     return Response(json.dumps(value), status, content_type="application/json")

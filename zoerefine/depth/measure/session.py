@@ -118,7 +118,6 @@ class Session:
             kept.check_size(*next(iter(recording.depths.values())).pseudo_m.shape)
 
     def has_measurements(self) -> bool:
-        """Whether there is anything in the file."""
         return bool(MeasuredFile.read(self.file).lines)
 
     def measuring(self, file: MeasuredFile) -> Measuring:
@@ -211,13 +210,11 @@ class Session:
 
 
 def line_json(line: Measured) -> dict[str, Any]:
-    """A measurement."""
     return {"frame": line.frame, "pixels": [list(one) for one in line.pixels],
             "metres": line.metres, "along_ray": line.along_ray}  # fmt: skip
 
 
 def calibration_json(found: Measuring) -> dict[str, Any]:
-    """The calibration in numbers."""
     one = found.room.calibration
     middle = features(np.array(CENTRE_M), np.array(0.5), np.array(0.5))
     return {

@@ -38,7 +38,6 @@ class RoomPrior:
 
     @classmethod
     def shipped(cls) -> "RoomPrior":
-        """The prior that comes with this package."""
         found = json.loads(SHIPPED.read_text())
         return cls(
             np.array(found["mean"]), np.array(found["covariance"]), found["pixel_variance"],

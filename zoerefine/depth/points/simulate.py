@@ -205,7 +205,6 @@ def simulated(
 
 
 def csv_text(points: MetricPoints) -> str:
-    """The points as a CSV table."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*NEEDED, OPTIONAL])

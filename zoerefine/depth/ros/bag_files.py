@@ -93,7 +93,6 @@ class BagReader:
         return profiles
 
     def first(self, topic: str) -> StampedMessage | None:
-        """The first message of a topic."""
         return next(self._messages([topic]), None)
 
     def messages(self, topics: Iterable[str]) -> Iterator[StampedMessage]:
@@ -180,13 +179,11 @@ class BagWriter:
         self._connections: dict[str, Any] = {}
 
     def add_topic(self, topic: str, kind: str, qos_profiles: list[Any]) -> None:
-        """Add a topic with messages of a type."""
         self._connections[topic] = self._writer.add_connection(
             topic, kind, typestore=typestore(), offered_qos_profiles=qos_profiles
         )
 
     def write(self, topic: str, recorded_ns: int, raw: bytes | memoryview) -> None:
-        """Write a serialized message."""
         self._writer.write(self._connections[topic], recorded_ns, raw)
 
 

@@ -31,7 +31,6 @@ class CameraTopics:
 
     @property
     def names(self) -> list[str]:
-        """All of them."""
         return [self.picture, self.depth, *([self.info] if self.info else [])]
 
 
@@ -80,7 +79,6 @@ class NearestStamps:
         self.nbytes = 0
 
     def add(self, message: StampedMessage) -> None:
-        """Add the next message of the topic."""
         self.left -= 1
         self.messages.append(message)
         self.nbytes += message.nbytes

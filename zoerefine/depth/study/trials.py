@@ -122,7 +122,6 @@ class OwnTraining:
         return found | study_settings(self.tree)
 
     def data_digest(self) -> str:
-        """The digest of the packed data."""
         return data_digest(self.cfg, self.data[0])
 
     def save(self, run: RunDir) -> None:
@@ -170,16 +169,13 @@ class OwnTraining:
         return cfg
 
     def tree_in(self, file: Path) -> Config:
-        """A config of a training."""
         return load_config(file)
 
     def publish(self, study: RunDir, name: str, values: Values) -> None:
-        """Write a best config, train and export it."""
         publish_training(study, name, searched_config(self.cfg, values), *self.data)
 
 
 def study_folder(cfg: Config) -> Path:
-    """The folder of a config's study."""
     return Path(cfg.RUN.ROOT) / cfg.RUN.NAME / "study"
 
 

@@ -18,7 +18,6 @@ from zoerefine.depth.model.refiner import CALIBRATED
 
 
 def make_optimizer(options: TrainKeys, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer that TRAIN.OPTIMIZER names."""
     optimizer: torch.optim.Optimizer = OPTIMIZERS.load(options.OPTIMIZER)(parameters, options)
     return optimizer
 

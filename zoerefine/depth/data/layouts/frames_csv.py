@@ -34,7 +34,6 @@ OPTIONAL = {"objects", "points", "scene", "classes", "speed", "depth_unit_m", *I
 
 
 def matches(root: Path) -> bool:
-    """Whether a folder has this layout."""
     return (root / MARK).is_file()
 
 

@@ -33,7 +33,6 @@ SPEED_DIGITS = 6
 
 
 def matches(root: Path) -> bool:
-    """Whether a folder has this layout."""
     return (root / RGB).is_dir()
 
 
@@ -61,7 +60,6 @@ def read(root: Path) -> Dataset:
 
 
 def pseudo_path(root: Path, frame: Frame) -> Path:
-    """Where a frame's pseudo depth belongs."""
     return root / ZOE / frame.clip / f"{frame.name}.png"
 
 

@@ -100,7 +100,6 @@ def check_names(dataset: Dataset) -> None:
 
 
 def load_layout(name: str) -> Layout:
-    """Import a registered layout."""
     reader: Layout = registries.READERS.load(name)
     return reader
 

@@ -57,7 +57,6 @@ class Recordings:
     read_recording: Callable[[Path], tuple[list[Frame], list[str]]]
 
     def matches(self, root: Path) -> bool:
-        """Whether a folder has this layout."""
         return any(recording_folders(root, self.marks))
 
     def read(self, root: Path) -> Dataset:

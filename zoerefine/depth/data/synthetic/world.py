@@ -71,7 +71,6 @@ class Pose:
 
 
 def make_scene(seed: int, number: int) -> Scene:
-    """Make scene `number` of the world of `seed`."""
     rng = np.random.default_rng([seed, number])
     size = np.array([rng.uniform(5, 9), rng.uniform(2.5, 3.2), rng.uniform(6, 10)], np.float32)
     low = number % 4 == 3  # a camera near the floor, as in some of HabitatDyn's sets
@@ -100,7 +99,6 @@ def make_furniture(rng: np.random.Generator, size: Array) -> Solid:
 
 
 def make_movers(rng: np.random.Generator, size: Array, count: int) -> tuple[Mover, ...]:
-    """Make the moving objects of one clip."""
     movers = []
     for _ in range(count):
         kind = list(CLASSES)[rng.integers(len(CLASSES))]
