@@ -173,6 +173,7 @@ def test_a_second_table_in_a_file_is_named_and_none_is_read(run, table, fault):
         ("round,node,acc|1,a,.9|1,b,.8", [0.8]),
         ("epoch,acc|1,.9|2,.8|3,.7|1,.5|2,.4", [0.5, 0.4, 0.7]),  # a stage that is shorter
         ("round,epoch,acc|0,0,.5|0,1,.6|0,2,.7|1,0,.72|1,1,.74|1,2,.73", [0.7, 0.73]),
+        ("epoch,iter,acc|1,1,.1|1,2,.2|2,1,.3|2,2,.4|1,1,.5|1,2,.6", [0.6, 0.4]),
         ("iteration,epoch,acc|1,1,.9|1,2,.8|2,1,.7|2,2,.6|3,1,.5|3,2,.4", [0.8, 0.6, 0.4]),
     ],
 )

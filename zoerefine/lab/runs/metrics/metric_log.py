@@ -116,7 +116,7 @@ class MetricLog:
         if part and (where := one.apart(name, step, coarse, value, part)):
             return self._leave_out(name, *where)
         if one.add(step, coarse, value, name in self.earlier):
-            self.again.setdefault(name, step)
+            self.again.setdefault(name, next(reversed(one.points)))
         self.earlier.discard(name)
         self.points[name] = one.points
 

@@ -327,12 +327,8 @@ def rows_without_steps(log: MetricLog) -> str:
 
 def comes_again(log: MetricLog) -> str:
     """What to note where rows of one attempt go back in their steps, or state one twice."""
-    by_epochs = {name for name, one in log.counted.items() if one.restarts}
-    again = {
-        name: step
-        for name, step in log.again.items()
-        if name in log.points and name not in by_epochs and not VARYING.fullmatch(name)
-    }
+    found = log.again.items()
+    again = {k: v for k, v in found if k in log.points and not VARYING.fullmatch(k)}
     if not again:
         return ""
     return (

@@ -143,14 +143,16 @@ class CountedMetric:
         Args, returns: as of `record`.
         """
         step_before = next(reversed(self.by_step), -math.inf)
-        coarse_before = next(reversed(self.by_coarse), math.inf)
-        if coarse is not None:
-            if not begins and coarse < coarse_before < math.inf and step > step_before:
-                self.is_outer = True
-            begins_again = coarse > coarse_before and step <= step_before
-            self.restarts = (self.restarts or begins_again) and not self.is_outer
-            record(self.by_coarse, coarse, value, begins)
-        return record(self.by_step, step, value, begins)
+        goes_back = record(self.by_step, step, value, begins)
+        if coarse is None:
+            return goes_back
+        before = next(reversed(self.by_coarse), coarse)
+        is_earlier = coarse < before and not begins
+        self.is_outer = self.is_outer or (is_earlier and step > step_before)
+        begins_again = coarse > before and step <= step_before
+        self.restarts = (self.restarts or begins_again) and not self.is_outer
+        record(self.by_coarse, coarse, value, begins)
+        return is_earlier if self.restarts else goes_back
 
     @property
     def points(self) -> Points:
