@@ -56,21 +56,26 @@ def beside(monkeypatch):
 
 @pytest.fixture
 def clips(world, tmp_path):
-    """A copy of the world's pictures and pseudo depth: folders rgb/ and zoe/ with four clips."""
+    """A copy of the world's pictures and pseudo depth: folders rgb/ and zoe/ with four clips.
+
+    In true/ pseudo depth is there again, as if it were true.
+    """
     shutil.copytree(world / habitatdyn.RGB, tmp_path / "rgb")
-    shutil.copytree(world / habitatdyn.ZOE, tmp_path / "zoe")
+    for name in ("zoe", "true"):
+        shutil.copytree(world / habitatdyn.ZOE, tmp_path / name)
     return tmp_path
 
 
 @pytest.fixture
 def make_pair(tmp_path):
-    """Write a picture and its pseudo depth: make_pair("a/0", height, width, seed)."""
+    """Write a picture and depth as in `clips`: make_pair("a/0", height, width, seed)."""
 
     def make(name, height=48, width=64, seed=0):
         rng = np.random.default_rng(seed)
         rgb = cv2.blur(rng.integers(0, 256, (height, width, 3)).astype(np.uint8), (9, 9))
         zoe = rng.integers(100, 2000, (height, width)).astype(np.uint16)
-        for path, picture in ((f"rgb/{name}.jpg", rgb), (f"zoe/{name}.png", zoe)):
+        pictures = {f"rgb/{name}.jpg": rgb, f"zoe/{name}.png": zoe, f"true/{name}.png": zoe}
+        for path, picture in pictures.items():
             Path(tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             assert cv2.imwrite(str(tmp_path / path), picture)
 

@@ -13,7 +13,7 @@ from zoerefine.base.files.images import write_png
 from zoerefine.depth.data.cache.decode import read_zoe
 
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
-ALL = ("--colors", "--clouds", "--confidence", "--eval", "zoe")
+ALL = ("--colors", "--clouds", "--confidence", "--eval", "true")
 DRAWINGS = ("side.png", "side.jpg", "side.svg", "side.pdf")
 
 RESULTS = (

@@ -9,7 +9,7 @@ import pytest
 from zoerefine.depth.exporting.bundle.bundle import copy_bundle, read_bundle
 
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
-OTHER_WORK = ["--rgb rgb2", "--depth zoe2", "--points points", "--eval zoe",
+OTHER_WORK = ["--rgb rgb2", "--depth zoe2", "--points points", "--eval true",
               "--colors", "--clouds", "--confidence", "--stream"]  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def test_two_commands_with_other_bundles_inputs_or_options_do_not_write_to_one_f
 
 
 @pytest.mark.parametrize(
-    "words", [["--eval", "zoe"], ["--colors"], ["--picture", "a.png"], ["--video", "a.mp4"]]
+    "words", [["--eval", "true"], ["--colors"], ["--picture", "a.png"], ["--video", "a.mp4"]]
 )
 def test_depth_that_was_replaced_after_it_was_made_is_not_evaluated_or_drawn(
     infer, make_pair, beside, words
@@ -66,7 +66,7 @@ def test_results_of_another_bundle_do_not_stay_beside_depth_of_this_one(
     copy_bundle(read_bundle(bundle), Path("other.ts"), {"run": "another"}, {})
     for number in range(2):
         make_pair(str(number), seed=number)
-    every = "--eval", "zoe", "--colors", "--confidence", "--clouds"
+    every = "--eval", "true", "--colors", "--confidence", "--clouds"
     infer(*FOLDERS, *every)
     first = json.loads(Path("out/outputs.json").read_text())
     report = json.loads(Path("out/metrics.json").read_text())
@@ -104,7 +104,7 @@ def test_metrics_of_other_frames_or_inputs_do_not_stay_beside_new_depth(infer, m
     report = Path("out/metrics.json")
     for number in range(2):
         make_pair(str(number), seed=number)
-    measured = infer(*FOLDERS, "--eval", "zoe")
+    measured = infer(*FOLDERS, "--eval", "true")
     assert "removed" not in measured.err
     infer(*FOLDERS, "--clouds")  # frames are made again, their depth is the same
     assert report.exists()
@@ -114,8 +114,8 @@ def test_metrics_of_other_frames_or_inputs_do_not_stay_beside_new_depth(infer, m
         done = infer(*FOLDERS)
         assert "out/metrics.json was of other frames or inputs, and was removed" in done.err
         assert not report.exists()
-        assert "removed" not in infer(*FOLDERS, "--eval", "zoe").err
+        assert "removed" not in infer(*FOLDERS, "--eval", "true").err
         assert report.exists()
     make_pair("3", seed=3)
-    done = infer(*FOLDERS, "--eval", "zoe")
+    done = infer(*FOLDERS, "--eval", "true")
     assert "removed" not in done.err and json.loads(report.read_text())["frames"] == 4
