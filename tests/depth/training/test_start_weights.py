@@ -62,6 +62,7 @@ def test_the_run_is_named_by_the_weights_and_not_by_their_place(finished, copied
         (("MODEL.BASE", 8), r"another network than this config: add MODEL\.BASE 4$"),
         (("MODEL.NAME", "guided"), r"add MODEL\.NAME small$"),
         (("MODEL.CONFIDENCE", "false"), r"add MODEL\.CONFIDENCE true$"),
+        (("MODEL.TYPICAL_DEPTH_M", 6), r"add MODEL\.TYPICAL_DEPTH_M 2\.45960311115695$"),
         (("MODEL.POINTS", "true"), r"add MODEL\.POINTS false$"),
         (("TRAIN.FROM", "nowhere"), "no such run or file"),
         (("TRAIN.FROM", "."), "this folder has no trained weights"),

@@ -22,7 +22,9 @@ from zoerefine.depth.model.refiner import CALIBRATED
 from zoerefine.depth.training.checkpoint import weights_digest
 
 # Keys that decide what a network's weights mean. MAX_LOG is none: a fine-tuning may change it.
-NETWORK_KEYS = ("NAME", "BASE", "PREDICTS", "CONFIDENCE", "POINTS", "OPTIONS")
+NETWORK_KEYS = (
+    "NAME", "BASE", "PREDICTS", "CONFIDENCE", "POINTS", "TYPICAL_DEPTH_M", "OPTIONS",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
