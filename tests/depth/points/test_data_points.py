@@ -1,9 +1,12 @@
 """Metric points of a data set: from files through the cache to batches."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
 
+from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.cli import main
 from zoerefine.depth.data.layouts.readers import open_dataset
@@ -11,6 +14,7 @@ from zoerefine.depth.data.loading.augment import Augmentation
 from zoerefine.depth.data.loading.batches import make_loader
 from zoerefine.depth.data.loading.prefetch import resize
 from zoerefine.depth.data.metric_points import with_points
+from zoerefine.depth.training.job import find_dataset
 
 SIZE = 48, 64  # of the world's pictures
 
@@ -86,6 +90,23 @@ def test_other_points_are_other_data(world, folder, tmp_path, capsys):
     assert places[0] != places[1]
     assert main([*words, "DATA.POINTS", str(tmp_path / "nowhere")]) == 2
     assert "there is no folder" in capsys.readouterr().err
+
+
+def test_points_of_the_whole_data_set_serve_a_part_of_it(world, folder, tmp_path):
+    def found(points, scenes):
+        words = ["DATA.ROOT", world, "DATA.POINTS", points, "DATA.SCENES", list(scenes)]
+        return find_dataset(load_config("configs/demo.yaml", list(map(str, words)))).frames
+
+    every = {frame.rgb: frame.points for frame in found(folder, [])}
+    scenes = open_dataset(world).scenes
+    for chosen in (scenes[:1], scenes[1:3]):
+        frames = found(folder, chosen)
+        assert [frame.points for frame in frames] == [every[frame.rgb] for frame in frames]
+        assert sum(frame.points is None for frame in frames) == (scenes[0] in chosen)
+    (lone,) = {frame.clip for frame in open_dataset(world).frames if frame.scene == scenes[0]}
+    shutil.copytree(folder / lone, tmp_path / "some" / lone)
+    with pytest.raises(UserError, match="has no points for any of the 4 pictures that DATA sel"):
+        found(tmp_path / "some", [scenes[1]])
 
 
 def test_points_of_training_data_in_another_unit_are_named(world, folder, tmp_path, capsys):

@@ -108,8 +108,15 @@ def find_dataset(cfg: Config, opened: Dataset | None = None) -> Dataset:
     data = cfg.DATA
     dataset = opened or open_dataset(data.ROOT)
     dataset = replace(dataset, pictures=picture_digests(dataset.frames))
+    if data.POINTS:  # before the selection: names of points begin at the folder of all pictures
+        dataset = with_points(dataset, Path(data.POINTS))
     dataset = select(dataset, data.SCENES, data.CLASSES, data.SPEEDS, data.OBJECTS)
-    return with_points(dataset, Path(data.POINTS)) if data.POINTS else dataset
+    if data.POINTS and not any(frame.points for frame in dataset.frames):
+        raise UserError(
+            f"DATA.POINTS {data.POINTS} has no points for any of the {len(dataset.frames)} "
+            "pictures that DATA selects"
+        )
+    return dataset
 
 
 def pack(cfg: Config, dataset: Dataset) -> Cache:
