@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import check_pairs, write_json
+from zoerefine.base.files.atomic import write_json
 from zoerefine.base.files.foreign import JSON_MARK, refuse_foreign
 from zoerefine.base.progress import warn
 from zoerefine.commands.options import CommandParser, add_shared, as_path, print_notes
@@ -221,11 +221,11 @@ def refuse_one_folder(args: argparse.Namespace) -> None:
 
 def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     """Open and check all inputs; nothing is written before. With --measured also its room."""
-    from zoerefine.depth.data.metric_points import PointFiles
+    from zoerefine.depth.data.metric_points import SUFFIXES, PointFiles
     from zoerefine.depth.data.networks.source import check_source
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.exporting.outputs import NO_CONFIDENCE
-    from zoerefine.depth.infer.inference import Inference, points_alone, with_spread
+    from zoerefine.depth.infer.inference import Inference, check_files, points_alone, with_spread
     from zoerefine.depth.infer.pictures import remove_parts
     from zoerefine.depth.infer.point_cloud import CameraOptions
     from zoerefine.depth.infer.results import (
@@ -249,10 +249,10 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     source = open_source(args.rgb)
     for folder, what in ((args.depth, "pseudo depth"), (args.eval, "true depth")):
         if folder:
-            check_pairs(folder, source.names, what)
+            check_files(source, folder, what)
     points = PointFiles(args.points) if args.points else None
     if points:
-        points.check(source.names)
+        check_files(source, points.folder, "points", SUFFIXES)
     cameras = cache(lambda: cameras_for(args, source))
     fov_deg = FOV_DEG if args.fov is None else args.fov
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import check_pairs
 from zoerefine.base.progress import warn
 from zoerefine.base.threads import wait_for_ctrl_c
 from zoerefine.commands.options import Parser, add_shared, as_path
@@ -60,7 +59,7 @@ def open_session(args: argparse.Namespace) -> "Session":
     """Open the recording, with depth of some of its frames."""
     from zoerefine.depth.data.intrinsics import Cameras, checked_intrinsics
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
-    from zoerefine.depth.infer.inference import points_alone
+    from zoerefine.depth.infer.inference import check_files, points_alone
     from zoerefine.depth.infer.sources import (
         DepthFiles,
         PseudoDepth,
@@ -76,7 +75,7 @@ def open_session(args: argparse.Namespace) -> "Session":
     cameras = Cameras(given) if given else cameras_of(source)
     pseudo: PseudoDepth
     if args.depth:
-        check_pairs(args.depth, source.names, "pseudo depth")
+        check_files(source, args.depth, "pseudo depth")
         pseudo = DepthFiles(args.depth)
     else:
         pseudo = load_network_depth(args.depth_model, args.file.parent, lambda: cameras)

@@ -241,3 +241,33 @@ def test_a_picture_with_too_many_pixels_is_left_out_by_its_header(infer, make_pa
     done = infer("--rgb", "rgb", "--depth", "zoe", "--out", "out", code=1)
     assert "left out 1: " in done.err
     assert "30000x30000 pixels" in done.err
+
+
+@pytest.mark.parametrize("kind", ["depth", "eval", "points"])
+def test_files_of_a_video_that_count_from_1_are_refused(infer, make_video, kind):
+    """Each would belong to the frame before it."""
+    video, names = make_video("a.mp4", 4), {"depth": "z", "eval": "truth", "points": "points"}
+    for option, folder in names.items():
+        Path(folder).mkdir()
+        for number in range(4):
+            shift = option == kind
+            size = (4, 4) if folder == "points" else (48, 64)
+            path = f"{folder}/{number + shift:06d}.png"
+            assert cv2.imwrite(path, np.full(size, 900, np.uint16))
+    words = [word for option, folder in names.items() for word in (f"--{option}", folder)]
+    words = ["--rgb", video, *words, "--out", "out"]
+    done = infer(*words, code=2)
+    assert "from 000001 to 000004, and the 4 frames of " in done.err
+    assert "a.mp4 are 000000 to 000003: rename the files" in done.err
+    assert not Path("out").exists()
+    first = Path(names[kind]) / "000000.png"
+    first.write_bytes((Path(names[kind]) / "000001.png").read_bytes())
+    done = infer(*words)
+    assert f"{names[kind]}: 1 file of " in done.err
+    assert "up to 000004, beyond the 4 frames of" in done.err
+
+
+def test_pictures_that_are_their_own_depth_are_refused(infer, make_pair):
+    make_pair("0")
+    done = infer("--rgb", "zoe/*.png", "--depth", "zoe", "--out", "out", code=2)
+    assert "zoe/0.png is the picture 0 and its pseudo depth" in done.err

@@ -10,7 +10,7 @@ each of its pixels is the mean depth of a zone, as a time-of-flight sensor of 8x
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -116,10 +116,6 @@ class PointFiles:
             raise UserError(f"{found[0]} and {found[1]} are points of one picture: remove one")
         return found[0] if found else None
 
-    def check(self, names: Sequence[str]) -> None:
-        """Raises `UserError` if the folder has points of none of these pictures."""
-        check_pairs(self.folder, names, "points", SUFFIXES)
-
     def read(self, name: str, height: int, width: int) -> MetricPoints:
         """A picture's points; none without a file. Raises `UserError` for a damaged file."""
         path = self.path(name)
@@ -133,7 +129,7 @@ def with_points(dataset: Dataset, folder: Path) -> Dataset:
     that all pictures have in common. Raises `UserError` where the folder has points of none.
     """
     files = PointFiles(folder)
-    files.check([name for _, name in picture_names(dataset)])
+    check_pairs(folder, [name for _, name in picture_names(dataset)], "points", SUFFIXES)
     frames = tuple(
         replace(frame, points=files.path(name)) for frame, name in picture_names(dataset)
     )

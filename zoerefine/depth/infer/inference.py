@@ -1,8 +1,9 @@
 """An inference: its parts, its frames, decoded before they are needed, and what happened to all."""
 
+import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,14 +12,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, counted
+from zoerefine.base.files.atomic import check_pairs
 from zoerefine.base.progress import warn
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints, PointFiles
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.engine import tensors_by_arrays
 from zoerefine.depth.infer.results import ResultFolder, digest_of
-from zoerefine.depth.infer.sources import FrameSource, PseudoDepth, SourceFrame, file_fingerprint
+from zoerefine.depth.infer.sources import (
+    FrameSource,
+    PictureFiles,
+    PseudoDepth,
+    SourceFrame,
+    file_fingerprint,
+)
 from zoerefine.depth.infer.stream import ClipOrder, Place
 from zoerefine.depth.points.for_engines import VERSION, spread_without_points
 from zoerefine.depth.points.measured import ask_unit, refuse_points_in_other_unit
@@ -32,6 +40,7 @@ FRAMES_AHEAD = 16  # decoded before the engine takes them, or waiting in an inco
 # refines it on the CPU, it takes about 70. With this number a limit of a quarter of the free memory
 # holds in both cases.
 BYTES_PER_PIXEL = 30
+VIDEO_FRAME = re.compile(r"[0-9]{6,}")  # the name of one
 
 LeaveOut = Callable[[str, object], None]  # records a frame's name, and why it cannot be refined
 # The finished frames by name, each with the digest of what its files are made from.
@@ -86,6 +95,36 @@ class Inference:
     def without_points(self, names: Iterable[str]) -> int:
         """How many of these frames have no points; 0 where no points are used."""
         return sum(self.points.path(name) is None for name in names) if self.points else 0
+
+
+def check_files(
+    source: FrameSource, folder: Path, what: str, suffixes: Sequence[str] = (".png",)
+) -> None:
+    """Warns of files beyond the last frame of a video.
+
+    Raises `UserError` as `check_pairs`, where they count a video's frames from 1, and where they
+    are the pictures.
+    """
+    check_pairs(folder, source.names, what, suffixes)
+    if isinstance(source, PictureFiles):
+        for name, picture in source.files.items():
+            if picture.resolve() == (folder / f"{name}.png").resolve():
+                raise UserError(f"{picture} is the picture {name} and its {what}: give another one")
+        return
+    files = [path.stem for path in folder.iterdir() if path.suffix in suffixes]
+    numbers = sorted(int(name) for name in files if VIDEO_FRAME.fullmatch(name))
+    if not source.count or numbers[-1] < source.count:
+        return
+    if numbers[0] == 1:
+        raise UserError(
+            f"{folder} has {what} from 000001 to {numbers[-1]:06d}, and the {source.count} frames "
+            f"of {source.label} are 000000 to {source.count - 1:06d}: rename the files"
+        )
+    beyond = sum(number >= source.count for number in numbers)
+    warn(
+        f"{folder}: {counted(beyond, 'file')} of {what}, up to {numbers[-1]:06d}, beyond the "
+        f"{source.count} frames of {source.label}: are they of this video?"
+    )
 
 
 def points_alone() -> Engine:
