@@ -34,8 +34,7 @@ from zoerefine.commands.options import (
 )
 from zoerefine.lab.launch.home import home_folder
 from zoerefine.lab.search.space.checks import check_sampler, check_search_space
-from zoerefine.lab.search.space.script_section import combined, space_in_file
-from zoerefine.lab.search.space.search_option import space_of_words
+from zoerefine.lab.search.space.script_section import combined, space_in_file, space_of_words
 from zoerefine.lab.search.space.space import Parameter, all_keys
 
 if TYPE_CHECKING:

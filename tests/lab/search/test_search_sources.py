@@ -10,7 +10,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.read import parse_mapping
 from zoerefine.base.yaml.script_overrides import merge_overrides
 from zoerefine.lab.search.script.study import as_word, override_words
-from zoerefine.lab.search.space import script_section, search_option
+from zoerefine.lab.search.space import script_section
 from zoerefine.lab.search.space.reader import read_space
 
 CONFIG = """\
@@ -119,29 +119,29 @@ def test_a_space_that_shares_lines_with_other_keys_is_taken_out_by_its_meaning()
     ],
 )
 def test_a_word_gives_a_range_or_a_list(word, tree):
-    assert search_option.space_of_word(word).read(KEYS) == {"TRAIN": {"LR": tree}}
+    assert script_section.space_of_word(word).read(KEYS) == {"TRAIN": {"LR": tree}}
 
 
 @pytest.mark.parametrize("word", ["TRAIN.LR", "=1..2", "TRAIN.LR=0.1", "TRAIN.LR=1..2 fast",
                                   "TRAIN.LR=[1", "TRAIN.LR=", "TRAIN.LR=0...5"])  # fmt: skip
 def test_a_word_of_another_form_is_refused_with_the_forms(word):
     with pytest.raises(UserError, match=r"is neither KEY=LOW\.\.HIGH"):
-        search_option.space_of_word(word).read(KEYS)
+        script_section.space_of_word(word).read(KEYS)
 
 
 def test_a_number_with_leading_zeros_is_refused_since_it_would_lose_them():
     with pytest.raises(UserError, match=r'001 would be the number 1; write "001" for the word'):
-        search_option.space_of_words(["subject=[a, 001]"])
+        script_section.space_of_words(["subject=[a, 001]"])
     words = ['subject=["001", 10, 0, 0.1, run 01, "a, 01, b"]']
     values = ["001", 10, 0, 0.1, "run 01", "a, 01, b"]
-    assert search_option.space_of_words(words)[0].tree == {"subject": values}
+    assert script_section.space_of_words(words)[0].tree == {"subject": values}
 
 
 def test_a_key_that_is_given_twice_or_inside_a_searched_group_is_refused():
     with pytest.raises(UserError, match="--search: lr is given twice: keep one"):
-        search_option.space_of_words(["lr=[0.1, 0.2]", " lr =0.3..0.4"])
+        script_section.space_of_words(["lr=[0.1, 0.2]", " lr =0.3..0.4"])
     with pytest.raises(UserError, match=r"optim and optim\.lr cannot both.*'optim=\{choice}'"):
-        search_option.space_of_words(["optim.lr=1..2", "optim=[adam, sgd]"])
+        script_section.space_of_words(["optim.lr=1..2", "optim=[adam, sgd]"])
 
 
 def test_a_file_holds_the_tree_with_or_without_its_name(tmp_path):

@@ -1,4 +1,4 @@
 """The search space: what a config lists under SEARCH, read and checked."""
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("checks", "reader", "script_section", "search_option", "space")
+OPEN = ("checks", "reader", "script_section", "space")

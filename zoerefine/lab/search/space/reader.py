@@ -4,7 +4,6 @@
 config has a group of keys, a list of mappings chooses a branch, each with its own ranges.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,6 +12,7 @@ from typing import Any
 from zoerefine.base.config.search_values import is_range, is_single_value
 from zoerefine.base.config.searched_keys import OWN_KEYS, SearchedKeys
 from zoerefine.base.errors import UserError
+from zoerefine.base.yaml.equal_values import exact_text
 from zoerefine.lab.search.space.space import (
     Choice,
     Option,
@@ -131,17 +131,17 @@ def value_labels(values: Sequence[Any]) -> list[Scalar]:
         labels = [_named(value, with_numbers) for value in values]
         if len({str(label) for label in labels}) == len(set(labels)) == len(labels):
             return labels
-    return [_json(value) for value in values]
+    return [exact_text(value) for value in values]
 
 
 def _named(value: Any, with_numbers: bool) -> Scalar:
     if isinstance(value, Scalar):
         return value
     if not _is_named_list(value):
-        return _json(value)
+        return exact_text(value)
     parts = [" ".join([item["name"], *_numbers(item, with_numbers)]) for item in value]
     label = " + ".join(parts)
-    return label if len(label) <= LABEL else _json(value)
+    return label if len(label) <= LABEL else exact_text(value)
 
 
 def _is_named_list(value: Any) -> bool:
@@ -158,12 +158,8 @@ def _numbers(item: Mapping[str, Any], wanted: bool) -> list[str]:
     return [f"{v['low']:g}..{v['high']:g}" if is_range(v) else f"{v:g}" for v in found]
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
 def _check_distinct(key: str, values: Sequence[Any]) -> None:
-    texts = {json.dumps(value, sort_keys=True) for value in values}  # true and 1 differ
+    texts = set(map(exact_text, values))  # true and 1 differ
     if len(texts) < len(values):
         raise UserError(f"SEARCH.{key} lists a value twice: {list(values)}")
 

@@ -1,10 +1,11 @@
-"""The section SEARCH of a script's config, or of a file of its own.
+"""A search space as a user gives it: the section SEARCH of a config, a file of its own, or words.
 
 The older form is a section HPO: a tree with `USE_HPO: true` and plain lists. The section is taken
 out of the config, since the script does not know it. Which keys such a config has is here, too.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,11 +15,19 @@ from typing import Any
 from zoerefine.base.config.schema import SEARCH
 from zoerefine.base.config.search_values import read_search
 from zoerefine.base.config.searched_keys import SearchedKeys
-from zoerefine.base.config.value_types import WrongValue
+from zoerefine.base.config.value_types import WrongValue, shown
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.equal_values import same_data
-from zoerefine.base.yaml.keys import merged
-from zoerefine.base.yaml.read import Document, YamlError, load_yaml, parse_mapping, read_yaml
+from zoerefine.base.yaml.keys import merged, nested
+from zoerefine.base.yaml.read import (
+    Document,
+    YamlError,
+    load_yaml,
+    parse_mapping,
+    parse_yaml,
+    plain_value,
+    read_yaml,
+)
 from zoerefine.base.yaml.script_overrides import NEW_KEY, YAML_SUFFIXES, read_value, with_value
 from zoerefine.base.yaml.write import dump_yaml
 from zoerefine.lab.launch.included import Included
@@ -200,3 +209,55 @@ def read_config(path: Path, data: bytes, any_key: bool = False) -> Document:
         except ValueError as error:
             raise UserError(f"config {path} is not valid JSON: {error}") from None
     return parse_mapping(data.decode(), path)  # JSON is YAML
+
+
+# A search space in words: `--search KEY=LOW..HIGH [log | step S]` and `KEY=[A, B]`.
+
+NUMBER = r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
+LEADING_ZEROS = re.compile(r"[\[,]\s*(0\d+)\s*(?=[,\]])")
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+RANGE = re.compile(rf"({NUMBER})\s*\.\.(?!\.)\s*({NUMBER})(?:\s+(log)|\s+step\s+({NUMBER}))?")
+
+
+def space_of_words(words: Sequence[str]) -> list[SpaceSource]:
+    """The spaces of `KEY=LOW..HIGH [log | step S]` and `KEY=[A, B]`. Raises `UserError`."""
+    keys = [word.partition("=")[0].strip() for word in words]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise UserError(f"--search: {key} is given twice: keep one")
+        if inner := next((one for one in keys if one.startswith(f"{key}.")), ""):
+            raise UserError(
+                f"--search: {key} and {inner} cannot both be searched, since one is inside the "
+                f"other; for a group of Hydra write --search 'choice=[A, B]' and, after --, "
+                f"'{key}={{choice}}'"
+            )
+    return [space_of_word(word) for word in words]
+
+
+def space_of_word(word: str) -> SpaceSource:
+    """The space of one option --search."""
+    key, equals, text = (part.strip() for part in word.partition("="))
+    found = RANGE.fullmatch(text)
+    if found:
+        low, high, log, step = found.groups()
+        value: Any = {"low": plain_value(low), "high": plain_value(high)}
+        value |= {"log": True} if log else {"step": plain_value(step)} if step else {}
+        if isinstance(value.get("step"), float):  # 0..1 step 0.1 is of fractions, as 0.0..1.0 is
+            value = {name: float(number) for name, number in value.items()}
+    else:
+        try:
+            value = parse_yaml(text).tree
+        except YamlError:
+            value = None
+        if zeros := LEADING_ZEROS.search(QUOTED.sub("", text)):  # subjects, folds
+            raise UserError(
+                f"--search {shown(word)}: {zeros[1]} would be the number {int(zeros[1])}; write "
+                f'"{zeros[1]}" for the word'
+            )
+    if not (key and equals and isinstance(value, list | dict)):
+        raise UserError(
+            f"--search {shown(word)} is neither KEY=LOW..HIGH, KEY=LOW..HIGH log, KEY=LOW..HIGH "
+            "step S nor KEY=[A, B]"
+        )
+    tree = nested(key.split("."), value)
+    return SpaceSource(tree, Document(tree, {}, "--search"))

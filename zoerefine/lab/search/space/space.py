@@ -2,14 +2,13 @@
 
 import copy
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.base.yaml.equal_values import same_data
+from zoerefine.base.yaml.equal_values import equal_text, exact_text, same_data
 from zoerefine.base.yaml.keys import set_value, value_at, with_values
 
 if TYPE_CHECKING:  # a wrong space is reported before Optuna is loaded
@@ -135,20 +134,18 @@ class Choice:
 
         Where 1 and 1.0 are both options, the config's own type decides.
         """
-        for equal in (identical, same_data):
+        for text in (exact_text, equal_text):
             for option in self.options:
                 inside = params_of(option.inner, tree)
-                if inside is not None and self._fits(option, tree, equal):
+                if inside is not None and self._fits(option, tree, text):
                     return {self.name: option.label, **inside}
         return None
 
-    def _fits(
-        self, option: Option, tree: Mapping[str, Any], equal: Callable[[Any, Any], bool]
-    ) -> bool:
+    def _fits(self, option: Option, tree: Mapping[str, Any], text: Callable[[Any], str]) -> bool:
         wanted = with_values(tree, option.fixed)
         for key in (parameter.key for parameter in option.inner if isinstance(parameter, Range)):
             set_value(wanted, key, value_at(tree, key))
-        return all(equal(value_at(wanted, key), value_at(tree, key)) for key in option.fixed)
+        return all(text(value_at(wanted, key)) == text(value_at(tree, key)) for key in option.fixed)
 
     def lines(self) -> list[str]:
         """The choice on a line of a plan, and one line for each parameter inside its options."""
@@ -161,11 +158,6 @@ class Choice:
 
 
 Parameter = Choice | Range
-
-
-def identical(one: Any, other: Any) -> bool:
-    """Whether two values are equal and of the same types."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def suggest(space: Sequence[Parameter], trial: "optuna.Trial") -> Values:
