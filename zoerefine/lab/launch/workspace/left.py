@@ -123,7 +123,7 @@ def collect(run: RunDir, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
     with scratch_folder(run.path) as scratch:
         failed = move_files(folder, run.left, fitting, scratch)
     skipped = sorted(too_large + failed, key=lambda one: one.path)
-    remove_empty_folders(folder)
+    remove_empty_folders(folder, scan(folder))
     write_json(run.left_file, provenance.printable(summary(run, limit_bytes, skipped)))
     if left.spoiled and not skipped:
         delete_workspace(folder)
@@ -263,6 +263,6 @@ def put_back(run: RunDir, folder: Path) -> None:
         return
     with scratch_folder(folder / ".git") as scratch:
         failed = move_files(run.left, folder, names, scratch)
-    remove_empty_folders(run.left)
+    remove_empty_folders(run.left, scan(run.left))
     for one in failed:
         say(f"{run.left / one.path} cannot be put back into the workspace: {one.reason}")

@@ -72,19 +72,30 @@ def scan(folder: Path) -> Contents:
     return found
 
 
-def remove_empty_folders(folder: Path) -> None:
+def remove_empty_folders(folder: Path, found: Contents) -> None:
     """Remove folders in which no file is left, with pipes and sockets; `folder` itself stays.
 
     A commit has no empty folders, so a job made them. Repositories keep theirs.
+
+    Args:
+        found: what is in the folder.
     """
-    found = scan(folder)
-    heads = (name for name in found.files if f"/{name}".endswith("/.git/HEAD"))
-    kept = tuple(name.removesuffix("HEAD") for name in heads)
+    kept = repositories(found.files)
     for name in (*found.others, *reversed(found.folders)):
         path = folder / name
         if not f"{name}/".startswith(kept):
             with suppress(OSError):  # it is not empty
                 path.rmdir() if path.is_dir() else path.unlink()
+
+
+def repositories(names: Iterable[str]) -> tuple[str, ...]:
+    """The folders of a workspace's own repository and its submodules', each with a slash.
+
+    Args:
+        names: the paths of its files.
+    """
+    heads = (name for name in names if f"/{name}".endswith("/.git/HEAD"))
+    return tuple(name.removesuffix("HEAD") for name in heads)
 
 
 @dataclass(frozen=True)
@@ -117,11 +128,6 @@ class WorkspaceRecord:
     commit: str
     changes: str
     files: Mapping[str, FileRecord]
-
-    def repositories(self) -> list[str]:
-        """The folders of the workspace's own repository and its submodules', each with a slash."""
-        heads = (name for name in self.files if f"/{name}".endswith("/.git/HEAD"))
-        return [name.removesuffix("HEAD") for name in heads]
 
 
 def record_file(folder: Path) -> Path:
@@ -298,5 +304,5 @@ def has_digest(path: Path, digest: str) -> bool:
 
 def in_repositories(record: WorkspaceRecord, names: Iterable[str]) -> list[str]:
     """Those of some paths that are inside one of the workspace's repositories."""
-    places = tuple(record.repositories())
+    places = repositories(record.files)
     return [name for name in names if name.startswith(places)]

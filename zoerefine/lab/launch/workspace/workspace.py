@@ -39,15 +39,14 @@ from zoerefine.lab.launch.included import CommitFiles, Included, read_included
 from zoerefine.lab.launch.workspace.checkout import apply, check_out, verify
 from zoerefine.lab.launch.workspace.record import (
     INDEX,
-    Differences,
     FileRecord,
-    WorkspaceRecord,
     compare,
     describe,
     digest_content,
     in_repositories,
     make_record,
     read_record,
+    remove_empty_folders,
     remove_record,
     scan,
     write_record,
@@ -181,7 +180,10 @@ def prepare(folder: Path, commit: str, changes: Changes, same_run: bool) -> bool
     if found.changed or in_git or (found.new and not same_run):
         return False
     try:
-        tidy(folder, record, found)
+        made = {*found.contents.bytecode, *found.contents.others}.difference(record.files)
+        for name in made:
+            (folder / name).unlink()
+        remove_empty_folders(folder, found.contents)
         rows = {name: remade_index(folder, name, changes) for name in found.indexes}
     except (OSError, UserError):
         return False
@@ -189,18 +191,6 @@ def prepare(folder: Path, commit: str, changes: Changes, same_run: bool) -> bool
         files = {**record.files, **found.touched, **rows}
         write_record(folder, replace(record, files=files))
     return True
-
-
-def tidy(folder: Path, record: WorkspaceRecord, found: Differences) -> None:
-    """Remove bytecode, pipes, sockets and empty folders that a job left."""
-    for name in {*found.contents.bytecode, *found.contents.others}.difference(record.files):
-        (folder / name).unlink()
-    places = found.contents.folders
-    in_git = set(in_repositories(record, (f"{name}/" for name in places)))
-    for name in reversed(places):
-        if f"{name}/" not in in_git:
-            with suppress(OSError):  # it is not empty
-                (folder / name).rmdir()
 
 
 def remade_index(folder: Path, name: str, changes: Changes) -> FileRecord:
