@@ -23,8 +23,9 @@ from pathlib import Path
 from common.mlflow_program import STORE_VARIABLES, install_mlflow
 from common.report import Row, options, report, row
 
+from zoerefine.base.files.atomic import digest_json
 from zoerefine.lab.launch.environment import check_environment, job_python
-from zoerefine.lab.launch.record.provenance import environment_digest
+from zoerefine.lab.launch.record.provenance import packages
 
 KINDS = ("venv", "uv")
 PACKAGES, FILES, FILE_BYTES = 30, 200, 20_000
@@ -124,7 +125,7 @@ def measure(workspace: Path, home: Path, mlflow: MlflowRun, rounds: int) -> list
             start = time.perf_counter()
             with job_python(kind, workspace, "", home) as python:
                 seconds[kind].append(time.perf_counter() - start)
-                digests.add(environment_digest(python))
+                digests.add(digest_json(packages(python)))
         if mlflow.program:
             seconds[MLFLOW_UV].append(mlflow.environment_s())
     again = {side: statistics.median(values[1:]) for side, values in seconds.items()}

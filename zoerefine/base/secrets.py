@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, unquote_to_bytes, urlsplit
 
-from zoerefine.base.yaml.keys import texts_in
+from zoerefine.base.yaml.keys import mapped, texts_in
 
 MIN_LENGTH = 6
 MIN_RANDOM_LENGTH, MIN_RANDOM_BITS = 20, 3.7  # bits for each character
@@ -141,7 +141,8 @@ def inner_secrets(value: str) -> Iterator[str]:
     with_json = value.lstrip().startswith(("{", "["))
     try:
         found = texts_in(json.loads(value)) if with_json else ()
-        parts = [text for name, text in found if NAMES.search(name) and can_be_secret(text)]
+        named = [text for keys, text in found if keys and NAMES.search(keys[-1])]
+        parts = [text for text in named if can_be_secret(text)]
     except (ValueError, RecursionError):
         parts = []
     if not with_json:
@@ -221,7 +222,8 @@ def hide_secrets(text: str) -> str:
 
 def without_secrets(value: Any) -> Any:
     """The same JSON value with secrets hidden, in keys as well."""
-    return _without(value, _current_pattern())
+    pattern = _current_pattern()
+    return mapped(value, lambda one: _hidden(one, pattern) if isinstance(one, str) else one)
 
 
 def _current_pattern() -> re.Pattern[str] | None:
@@ -233,16 +235,6 @@ def _hidden(text: str, pattern: re.Pattern[str] | None) -> str:
     if pattern is not None:
         text = pattern.sub(HIDDEN, text)
     return URL_CREDENTIALS.sub(rf"\1{HIDDEN}@", text) if "@" in text else text
-
-
-def _without(value: Any, pattern: re.Pattern[str] | None) -> Any:
-    if isinstance(value, str):
-        return _hidden(value, pattern)
-    if isinstance(value, dict):
-        return {_hidden(str(key), pattern): _without(item, pattern) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without(item, pattern) for item in value]
-    return value
 
 
 def find_secret(data: bytes) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError
 from zoerefine.base.progress import be_quiet, say, warn
 from zoerefine.base.registries import EXECUTORS
+from zoerefine.base.yaml.keys import mapped
 
 if TYPE_CHECKING:
     from zoerefine.base.config import Config
@@ -205,18 +206,12 @@ def notifying(text: str, what: str) -> Iterator["Ending"]:
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print a document as strict JSON in ASCII: whatever a path holds, any parser reads it."""
-    print(json.dumps(strict(document), indent=2, allow_nan=False, default=str))
+    print(json.dumps(mapped(document, or_null), indent=2, allow_nan=False, default=str))
 
 
-def strict(value: Any) -> Any:
-    """A value without NaN and infinity, which JSON has not: they become null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): strict(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [strict(one) for one in value]
-    return value
+def or_null(value: Any) -> Any:
+    """None for NaN and infinity, which JSON has not."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def as_path(text: str) -> Path:

@@ -6,7 +6,7 @@ import pytest
 
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.git.address import parse_address
-from zoerefine.lab.launch.git.changes import changed_and_untracked_files
+from zoerefine.lab.launch.git.changes import uncommitted_files
 from zoerefine.lab.launch.record.provenance import source_facts
 
 SETTINGS = {
@@ -71,8 +71,8 @@ def test_a_submodule_is_looked_into_with_the_same_care(repository, plan, owned):
     type(repository)(place).git("config", "filter.x.clean", str(owned.program))
     (place / "version.txt").write_text("changed")
     (place / "new.txt").write_text("new")
-    changed, untracked = changed_and_untracked_files(repository.folder)
-    assert (changed, untracked) == (["libs/inner/version.txt"], ["libs/inner/new.txt"])
+    found = uncommitted_files(repository.folder)
+    assert found == ["libs/inner/version.txt", "libs/inner/new.txt"]
     for allow_dirty, message in ((False, "uncommitted changes"), (True, "cannot record")):
         with pytest.raises(UserError, match=message):
             plan("HEAD", allow_dirty=allow_dirty)

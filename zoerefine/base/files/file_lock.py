@@ -31,8 +31,7 @@ FLOCK = "hhqqi4x"  # struct flock: type, whence, start, length (0: the whole fil
 def lock(path: Path, shared: bool = False) -> Iterator[int]:
     """Wait for a lock and hold it; yields the file descriptor.
 
-    Raises:
-        UserError: the lock file cannot be made, or its file system has no locks.
+    Raises `UserError` where the lock file cannot be made, or its file system has no locks.
     """
     descriptor = _open_locked(path, fcntl.F_RDLCK if shared else fcntl.F_WRLCK, wait=True)
     assert descriptor is not None
@@ -73,8 +72,7 @@ def writer_lock(path: Path, writer: Callable[[], tuple[int, str]], wait: Wait) -
     Args:
         writer: the number and the host of the process that wrote there last; 0: not known.
 
-    Raises:
-        UserError: another process holds it; also like `lock`.
+    Raises `UserError` where another process holds it, and like `lock`.
     """
     deadline = time.monotonic() + WAIT_S
     while True:

@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from zoerefine.base.yaml.keys import mapped
+
 
 def exact_text(value: Any) -> str:
     """A value as JSON, which differs where a script may tell values apart: `1`, `1.0`, `"1"`."""
@@ -15,7 +17,7 @@ def equal_text(value: Any) -> str:
 
     `1` and `1.0` are equal; `1`, `"1"` and `true` are not, nor are null and `"None"`.
     """
-    return exact_text(_whole(value))
+    return exact_text(mapped(value, _whole))
 
 
 def equal_text_at(tree: Mapping[str, Any], key: str) -> str:
@@ -24,11 +26,7 @@ def equal_text_at(tree: Mapping[str, Any], key: str) -> str:
 
 
 def _whole(value: Any) -> Any:
-    """A value with floats that are whole as integers."""
-    if isinstance(value, list):
-        return [_whole(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _whole(item) for key, item in value.items()}
+    """A float that is whole as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -1,7 +1,7 @@
 """Nested mappings as one level: `{"TRAIN": {"LR": 1}}` is `{"TRAIN.LR": 1}`."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 
@@ -28,16 +28,25 @@ def with_facts(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[st
     return {f"{k} (config)" if k in facts else k: v for k, v in settings.items()} | dict(facts)
 
 
-def texts_in(tree: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """The texts in a tree, each with the last key that leads to it."""
+def texts_in(tree: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The texts in a tree, each with the keys that lead to it; places in lists are no keys."""
     if isinstance(tree, str):
-        yield key, tree
+        yield keys, tree
     elif isinstance(tree, Mapping):
         for name, value in tree.items():
-            yield from texts_in(value, str(name))
+            yield from texts_in(value, (*keys, str(name)))
     elif isinstance(tree, list):
         for value in tree:
-            yield from texts_in(value, key)
+            yield from texts_in(value, keys)
+
+
+def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """A copy of a tree in which each value that is no mapping or list, and each key, is changed."""
+    if isinstance(tree, Mapping):
+        return {change(key): mapped(value, change) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [mapped(value, change) for value in tree]
+    return change(tree)
 
 
 Tree = TypeVar("Tree", bound=Mapping[str, Any])

@@ -39,9 +39,8 @@ def merge_overrides(path: Path, data: bytes, overrides: Sequence[str]) -> bytes:
         path: the config's name, for its kind and for messages.
         overrides: `A.B value` replaces a value that the config has, `+A.B value` may add one.
 
-    Raises:
-        UserError: the config is of another kind; it has no such key; the key's value cannot be
-            replaced alone, since other keys share it.
+    Raises `UserError` where the config is of another kind or has no such key, or the key's value
+    cannot be replaced alone, since other keys share it.
     """
     if not overrides:
         return data

@@ -25,13 +25,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_text
 from zoerefine.base.files.file_lock import lock
 from zoerefine.base.progress import say
 from zoerefine.base.registries import ENVIRONMENTS
+from zoerefine.base.yaml.keys import texts_in
 from zoerefine.lab.launch.variables import build_variables
 
 CURRENT = "current"  # the kind that makes nothing: the interpreter of this process
@@ -216,8 +216,7 @@ def job_python(kind: str, workspace: Path, version: str, home: Path) -> Iterator
         kind: a name of `registries.ENVIRONMENTS`.
         version: names the workspace's files: the commit, and the digest of its changes.
 
-    Raises:
-        UserError: the commit has no lock file, or it cannot be installed.
+    Raises `UserError` where the commit has no lock file, or it cannot be installed.
     """
     file = find_lock_file(kind, workspace)
     folder = environments_folder(home) / environment_name(kind, file, version)
@@ -255,9 +254,6 @@ def build_environment(kind: str, folder: Path, file: Path, lock_fd: int) -> None
 def environment_name(kind: str, file: Path, version: str) -> str:
     """The name of the virtual environment that a lock file gives.
 
-    Launches of other versions share the environment where the files are equal, and lead to no
-    other files of the version.
-
     Args:
         version: names the files beside the lock file: the commit, and the digest of its changes.
     """
@@ -286,7 +282,7 @@ OPTION = (
 )
 OPTIONS = re.compile(rf"(?:{OPTION})(?: (?:{OPTION}))*")
 COMMENT = re.compile(r"(?:^|\s)#.*$")
-# Settings of uv that say where packages are.
+# In pylock.toml and the settings of uv: where packages are.
 PLACES = {"url", "index-url", "extra-index-url", "find-links", "path", "git"}
 
 
@@ -328,18 +324,13 @@ def uv_lock_is_alone(keys: tuple[str, ...], value: str) -> bool:
     return keys[2:] == ("git",) or (keys[2:] in (("registry",), ("url",)) and is_elsewhere(value))
 
 
-def pylock_is_alone(keys: tuple[str, ...], value: str) -> bool:
-    """Whether an entry of pylock.toml is no package of the commit."""
-    return keys[-1] != "path" and (keys[-1] != "url" or is_elsewhere(value))
-
-
 def project_is_alone(keys: tuple[str, ...], value: str) -> bool:
     """Whether an entry of pyproject.toml is no setting of uv that leads to the commit's files."""
-    return keys[:2] != ("tool", "uv") or uv_settings_are_alone(keys[2:], value)
+    return keys[:2] != ("tool", "uv") or places_are_alone(keys[2:], value)
 
 
-def uv_settings_are_alone(keys: tuple[str, ...], value: str) -> bool:
-    """Whether a setting of uv leads to no file of the commit: as a place, or by `name @ place`."""
+def places_are_alone(keys: tuple[str, ...], value: str) -> bool:
+    """Whether an entry leads to no file of the commit: as a place, or by `name @ place`."""
     if PLACES.intersection(keys[-1:]):
         return is_elsewhere(value)
     return "@" not in value or REQUIREMENT.fullmatch(" ".join(value.split())) is not None
@@ -350,21 +341,9 @@ def is_elsewhere(address: str) -> bool:
     return ELSEWHERE.fullmatch(address) is not None
 
 
-def texts_in(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every string in a TOML document, and the keys that lead there; lists have none."""
-    if isinstance(value, str):
-        yield keys, value
-    elif isinstance(value, dict):
-        for name, one in value.items():
-            yield from texts_in(one, (*keys, name))
-    elif isinstance(value, list):
-        for one in value:
-            yield from texts_in(one, keys)
-
-
 TOML_FILES = {
     "uv.lock": uv_lock_is_alone,
-    "pylock.toml": pylock_is_alone,
+    "pylock.toml": places_are_alone,
     "pyproject.toml": project_is_alone,
-    "uv.toml": uv_settings_are_alone,
+    "uv.toml": places_are_alone,
 }

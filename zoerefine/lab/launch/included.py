@@ -229,7 +229,7 @@ def other_names(tree: Mapping[str, Any]) -> list[str]:
     """The files that a config may include by other keys, whose rules only its script knows."""
     return [
         value
-        for key, value in texts_in(tree)
+        for (*_, key), value in texts_in(tree)
         if key not in BASES and INCLUDING.search(key) and value.endswith(CONFIGS)
     ]
 

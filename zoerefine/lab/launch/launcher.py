@@ -54,8 +54,7 @@ def launch(
         again: run a finished job once more, into a run directory beside the first.
         planned: the file of the plan that a queue hands over.
 
-    Raises:
-        UserError: anything that is wrong before the job's first line runs.
+    Raises `UserError` for anything that is wrong before the job's first line runs.
     """
     with mirrors_in_use(home):
         plan = handed_over(job, planned, home) if planned else make_plan(job, home)
@@ -191,7 +190,7 @@ def record(
         with replacing(run.path / "uncommitted.patch") as path:
             path.write_bytes(plan.changes.patch)
     facts = provenance.machine_facts(python) | dict(found)
-    facts["environment_digest"] = provenance.write_environment(run, python)
+    provenance.write_environment(run, python)
     provenance.add(
         run,
         identity=plan.identity,

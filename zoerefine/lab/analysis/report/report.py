@@ -8,6 +8,7 @@ from typing import Any
 
 from zoerefine.base.errors import visible
 from zoerefine.base.files.atomic import write_text
+from zoerefine.base.yaml.keys import mapped
 from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.captions import facts, legend, pseudo_label
 from zoerefine.lab.analysis.pictures.style import PALETTE
@@ -115,18 +116,12 @@ def page_text(data: Mapping[str, Any]) -> str:
 
 def as_json(value: Any) -> str:
     """JSON that cannot end the script element around it, with null for NaN."""
-    text = json.dumps(_plain(value), ensure_ascii=False, default=str)
+    text = json.dumps(mapped(value, _plain), ensure_ascii=False, default=str)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _plain(value: Any) -> Any:
-    """The value without NaN; characters that are not printed become escapes in its texts."""
+    """None for NaN; characters that are not printed become escapes."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if isinstance(value, str):
-        return value if value.isprintable() else visible(value)
-    if isinstance(value, Mapping):
-        return {_plain(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+    return visible(value) if isinstance(value, str) and not value.isprintable() else value

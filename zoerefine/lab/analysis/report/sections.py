@@ -13,7 +13,13 @@ from zoerefine.lab.analysis.group_names import distinct_texts, setting_of, short
 from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.settings import SHOWN_SETTINGS, columns_by_score, share_of
 from zoerefine.lab.analysis.pictures.style import is_wide
-from zoerefine.lab.analysis.report.tables import RunCurve, metric_column, run_rows, setting_columns
+from zoerefine.lab.analysis.report.tables import (
+    Rows,
+    RunCurve,
+    metric_column,
+    run_rows,
+    setting_columns,
+)
 from zoerefine.lab.analysis.statistics import importance
 from zoerefine.lab.runs.find import RUN_FILES, study_of
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES
@@ -25,8 +31,6 @@ DIGITS = 7  # of its values
 ROWS_SHOWN = 1000  # of the table of runs
 POINTS_OF_SETTINGS = 1000  # runs in the charts of settings
 COMMANDS_SHOWN = 10
-
-Rows = tuple[list[str], list[list[Any]]]
 
 
 def as_table(

@@ -43,6 +43,7 @@ METRICS = tuple(
     for split in ("val", "test")
     for name in registries.METRICS
 )
+Rows = tuple[list[str], list[list[Any]]]  # a header, and the rows
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # of a cell, in spreadsheets
 BOUNDS = ("interval", "paired")  # fields of a `Difference` that are two numbers
 
@@ -64,9 +65,7 @@ def metric_column(name: str, keys: Iterable[str]) -> str:
     return f"{name} (metric)" if name in {*FIRST, *LAST, *keys} else name
 
 
-def run_rows(
-    collection: Collection, groups: Sequence[RunGroup]
-) -> tuple[list[str], list[list[Any]]]:
+def run_rows(collection: Collection, groups: Sequence[RunGroup]) -> Rows:
     """Header, and per run its settings and metrics, or the reason why it was left out."""
     keys = setting_columns(collection.runs)
     names = list(dict.fromkeys(name for run in collection.runs for name in run.finals))
@@ -104,7 +103,7 @@ def cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
-def group_rows(groups: Sequence[RunGroup], measure: Measure) -> tuple[list[str], list[list[Any]]]:
+def group_rows(groups: Sequence[RunGroup], measure: Measure) -> Rows:
     """Header, and per group the mean over seeds with its interval, and the pseudo depth's mean."""
     header = ["group", "runs", "scored", "mean", "low", "high", "pseudo", "note"]
     mark = not_comparable_note(groups, measure)
@@ -123,7 +122,7 @@ def pseudo_mean(group: RunGroup, measure: Measure) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def difference_rows(differences: Sequence[Difference]) -> tuple[list[str], list[list[Any]]]:
+def difference_rows(differences: Sequence[Difference]) -> Rows:
     """Header, and a row per comparison."""
     header = []
     for f in fields(Difference):
@@ -140,7 +139,7 @@ def difference_rows(differences: Sequence[Difference]) -> tuple[list[str], list[
     return header, rows
 
 
-def scene_rows(groups: Sequence[RunGroup], measure: Measure) -> tuple[list[str], list[list[Any]]]:
+def scene_rows(groups: Sequence[RunGroup], measure: Measure) -> Rows:
     """Header, and per scene the pseudo depth's mean score and each group's.
 
     Groups that cannot be compared have a note in each row.
@@ -169,7 +168,7 @@ class RunCurve:
     curve: Curve
 
 
-def curve_rows(curves: Sequence[RunCurve]) -> tuple[list[str], list[list[Any]]]:
+def curve_rows(curves: Sequence[RunCurve]) -> Rows:
     """Header, and a row per point of each curve; `pseudo` is the pseudo depth's value."""
     rows = [
         [one.group, one.run, one.seed, step, value, finite_number(one.curve.pseudo)]
@@ -179,7 +178,7 @@ def curve_rows(curves: Sequence[RunCurve]) -> tuple[list[str], list[list[Any]]]:
     return ["group", "run", "seed", "step", "value", "pseudo"], rows
 
 
-def frame_rows(frames: Sequence[ExampleFrame]) -> tuple[list[str], list[list[Any]]]:
+def frame_rows(frames: Sequence[ExampleFrame]) -> Rows:
     """Header, and a row per depth of each example frame."""
     rows = [
         [frame.name, depth.label, depth.run, depth.abs_rel, frame.farthest_m]
@@ -189,7 +188,7 @@ def frame_rows(frames: Sequence[ExampleFrame]) -> tuple[list[str], list[list[Any
     return ["frame", "depth", "run", "abs_rel", "farthest_m"], rows
 
 
-def importance_rows(shares: Mapping[str, Share]) -> tuple[list[str], list[list[Any]]]:
+def importance_rows(shares: Mapping[str, Share]) -> Rows:
     """Header, and a row per setting."""
     rows = [[key, share.value, share.low, share.high] for key, share in shares.items()]
     return ["setting", "importance", "low", "high"], rows

@@ -69,9 +69,8 @@ def read_changes(
 
     The launched config does not count as a change, since every run keeps a copy of it.
 
-    Raises:
-        UserError: files of the commit were changed and that is not allowed; the changes are too
-            large to keep with a run; they contain a secret; a submodule was changed.
+    Raises `UserError` where files of the commit were changed and that is not allowed, the changes
+    are too large to keep with a run or contain a secret, or a submodule was changed.
     """
     folder = address.folder
     if folder is None:
@@ -86,7 +85,7 @@ def read_changes(
     with index_copy(folder) as env:
         changed, untracked = (
             [name for name in names if not is_same(folder / name, config)]
-            for names in files_of_index(folder, env)
+            for names in changed_and_untracked_files(folder, env)
         )
         if changed and not allow_dirty:
             raise UserError(
@@ -102,21 +101,21 @@ def read_changes(
 
 def uncommitted_files(folder: Path) -> list[str]:
     """Changed, staged, deleted and untracked files of a working tree, without ignored ones."""
-    changed, untracked = changed_and_untracked_files(folder)
+    with index_copy(folder) as env:
+        changed, untracked = changed_and_untracked_files(folder, env)
     return [*changed, *untracked]
 
 
-def changed_and_untracked_files(folder: Path) -> tuple[list[str], list[str]]:
+def changed_and_untracked_files(
+    folder: Path, env: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
     """The changed, staged and deleted files of a working tree, and those that git does not know.
 
     Those of its submodules are named, too.
+
+    Args:
+        env: of `index_copy`.
     """
-    with index_copy(folder) as env:
-        return files_of_index(folder, env)
-
-
-def files_of_index(folder: Path, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """As `changed_and_untracked_files`, by a copy of the index that `index_copy` has made."""
     # With renames an entry would hold two names. Git would look into submodules with their own
     # configuration.
     words = ("status", "--porcelain=v1", "-z", "--no-renames", "-uall")
@@ -125,7 +124,8 @@ def files_of_index(folder: Path, env: Mapping[str, str]) -> tuple[list[str], lis
     changed = [name for state, name in entries if state != "??"]
     untracked = [name for state, name in entries if state == "??"]
     for place in submodule_folders(folder):
-        inner = changed_and_untracked_files(folder / place)
+        with index_copy(folder / place) as inner_env:
+            inner = changed_and_untracked_files(folder / place, inner_env)
         changed += [f"{place}/{name}" for name in inner[0]]
         untracked += [f"{place}/{name}" for name in inner[1]]
     return changed, untracked

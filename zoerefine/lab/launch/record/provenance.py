@@ -19,6 +19,7 @@ from zoerefine.base.files.file_lock import lock
 from zoerefine.base.machine.processor import INSTRUCTIONS, cpu_name
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import without_secrets
+from zoerefine.base.yaml.keys import mapped
 from zoerefine.lab.launch.git.changes import index_copy, uncommitted_files
 from zoerefine.lab.launch.git.commands import checkout_commit, git_bytes
 
@@ -84,7 +85,7 @@ def machine_facts(python: Path = Path(sys.executable)) -> dict[str, Any]:
     """Python, packages and machine, without importing torch."""
     return {
         "python": platform.python_version(),
-        "environment_digest": environment_digest(python),
+        "environment_digest": digest_json(packages(python)),
         "host": socket.gethostname(),
         "platform": " ".join((os.uname().sysname, os.uname().release, os.uname().machine)),
         "cpu": cpu_name(),
@@ -137,16 +138,9 @@ def packages(python: Path) -> list[str]:
     return sorted(found, key=str.lower)
 
 
-def environment_digest(python: Path = Path(sys.executable)) -> str:
-    """A digest of all installed packages and their versions."""
-    return digest_json(packages(python))
-
-
-def write_environment(run: RunDir, python: Path) -> str:
-    """Write the packages to environment.txt in pip's format; returns their digest."""
-    listed = packages(python)
-    write_text(run.path / "environment.txt", "\n".join(listed) + "\n")
-    return digest_json(listed)
+def write_environment(run: RunDir, python: Path) -> None:
+    """Write the packages to environment.txt in pip's format."""
+    write_text(run.path / "environment.txt", "\n".join(packages(python)) + "\n")
 
 
 def library_facts(folder: Path, variables: Mapping[str, str], python: Path) -> dict[str, Any]:
@@ -213,8 +207,8 @@ def now() -> str:
 
 def printable(value: Any) -> Any:
     """Escape file names that are not valid UTF-8, which JSON cannot contain."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {printable(key): printable(item) for key, item in value.items()}
-    return [printable(item) for item in value] if isinstance(value, list) else value
+
+    def escaped(one: Any) -> Any:
+        return one.encode("utf-8", "backslashreplace").decode() if isinstance(one, str) else one
+
+    return mapped(value, escaped)
