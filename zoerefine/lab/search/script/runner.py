@@ -2,15 +2,16 @@
 
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 
 from zoerefine.base.errors import KILLED, UserError
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
+from zoerefine.base.threads import repeating
 from zoerefine.base.yaml.equal_values import differing
 from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
 from zoerefine.lab.launch.launcher import start, take_patterns
@@ -51,8 +52,8 @@ class TrialWatch:
         self.fault: Exception | None = None
         self.interrupted = False
         self._seen: set[int] = set()
-        self._ended = threading.Event()
-        self._stopped_s = 0.0
+        self._has_ended = False
+        self._checked_s = self._stopped_s = 0.0
         self._sent = 0
 
     @contextmanager
@@ -60,30 +61,27 @@ class TrialWatch:
         """Watch the job that was just started in a workspace, until it has ended."""
         committed = committed_logs(workspace)
         follower = MetricFollower(self.run, workspace, self.name, self.patterns, committed)
-        thread = threading.Thread(target=self._follow, args=(follower, stops), daemon=True)
-        thread.start()
+        self._checked_s = time.monotonic()
         try:
-            yield
+            with repeating(partial(self._look, follower, stops), POLL_S):
+                try:
+                    yield
+                finally:
+                    self._has_ended = True
         finally:
-            self._ended.set()
-            thread.join()
             self._guarded(follower)  # what the job wrote last
             self.interrupted = stops.count > self._sent
 
-    def _follow(self, follower: MetricFollower, stops: StopForwarding) -> None:
-        checked = time.monotonic()
-        while not self._ended.wait(POLL_S):
-            check = time.monotonic() - checked > CHECK_S
-            if check:
-                checked = time.monotonic()
-            self._guarded(follower, check)
-            if self.pruned or self.fault:
-                self._stop(stops)
+    def _look(self, follower: MetricFollower, stops: StopForwarding) -> None:
+        self._guarded(follower)
+        if self.pruned or self.fault:
+            self._stop(stops)
 
-    def _guarded(self, follower: MetricFollower, check: bool = False) -> None:
+    def _guarded(self, follower: MetricFollower) -> None:
         """Report what is new; keep what goes wrong for the main thread."""
         try:
-            if check:
+            if time.monotonic() - self._checked_s > CHECK_S and not self._has_ended:
+                self._checked_s = time.monotonic()
                 self.monitor.check_held()
             self._report(follower)
         except Exception as error:
@@ -96,7 +94,7 @@ class TrialWatch:
             if number in self._seen:  # logged again after a restart
                 continue
             self._seen.add(number)
-            ended = self.pruned or self.fault or self._ended.is_set()
+            ended = self.pruned or self.fault or self._has_ended
             if is_reported(len(self._seen)) and not self.pruned and not self.fault:
                 stop = self.monitor.is_pruned(number, {self.name: value})
                 if stop and not ended:
@@ -137,9 +135,8 @@ def run_launch(
         plan_of: the launch of a trial with these values.
         metric: whose final value is the trial's.
 
-    Raises:
-        SystemExit: a process of the script was killed by SIGKILL, which is no fault of its own; as
-            if this one was, another worker can go on.
+    Raises `SystemExit` where a process of the script was killed by SIGKILL, which is no fault of
+    its own: as if this one was, another worker can go on.
     """
     plan = plan_of(values)
     run.path.parent.mkdir(exist_ok=True)  # the launcher would add a .gitignore

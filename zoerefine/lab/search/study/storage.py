@@ -12,7 +12,7 @@ import socket
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import sqlalchemy
 from sqlalchemy.engine import make_url
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.file_lock import lock, try_lock
+from zoerefine.base.files.file_lock import lock
 from zoerefine.base.progress import warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import password_variable, register_secret, url_fault
@@ -55,28 +55,6 @@ def is_stopped(pid: int) -> bool:
     return bool(fields) and fields[0] in "Tt"
 
 
-@contextmanager
-def said_if_long(what: str, holder: Path) -> Iterator[None]:
-    """Print what is waited for, once, if the body takes longer than a moment.
-
-    Args:
-        holder: the lock's file, in which its holder wrote its process and machine.
-    """
-
-    def say_it() -> None:
-        pid, _, host = holder.read_text(errors="replace").strip().partition(" ")
-        by = process_line(int(pid), host) if pid.isdigit() else "another process"
-        warn(f"waiting for {what}, which is held by {by}")
-
-    timer = threading.Timer(SAID_AFTER_S, say_it)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 WAIT_S = 60  # for another process that writes to the same SQLite file, or for a server
 MISSED_HEARTBEATS = 3  # after which a trial's worker counts as dead
 
@@ -84,9 +62,8 @@ MISSED_HEARTBEATS = 3  # after which a trial's worker counts as dead
 def storage_url(text: str, folder: Path) -> sqlalchemy.URL:
     """The study's database: SQLite in its folder where `text` is empty.
 
-    Raises:
-        UserError: the text is not a URL, names another kind of database, holds a password, or
-            names a variable that is not set.
+    Raises `UserError` where the text is not a URL, names another kind of database, holds a
+    password, or names a variable that is not set.
     """
     if not text:
         return sqlalchemy.URL.create("sqlite", database=str(folder / "study.db"))
@@ -172,19 +149,21 @@ def study_lock(storage: optuna.storages.RDBStorage, name: str, folder: Path) -> 
             connection.execute(sqlalchemy.text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
             yield
         return
-    with file_lock(folder / ".study.lock", f"the lock of study {name}") as descriptor:
-        os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".ljust(80).encode(), 0)
-        yield
+    file = folder / ".study.lock"
+    timer = threading.Timer(SAID_AFTER_S, say_who_holds, (name, file))
+    timer.daemon = True
+    timer.start()
+    try:
+        with lock(file) as descriptor:
+            timer.cancel()
+            os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".ljust(80).encode(), 0)
+            yield
+    finally:
+        timer.cancel()
 
 
-@contextmanager
-def file_lock(path: Path, what: str) -> Iterator[int]:
-    """Hold a lock; after a moment of waiting, say who has it. Yields the file's descriptor."""
-    with try_lock(path) as descriptor:
-        if descriptor is not None:
-            yield descriptor
-            return
-    with ExitStack() as stack:
-        with said_if_long(what, path):
-            waited_for = stack.enter_context(lock(path))
-        yield waited_for
+def say_who_holds(name: str, file: Path) -> None:
+    """Print who holds a study's lock, as its holder wrote it into the lock's file."""
+    pid, _, host = file.read_text(errors="replace").strip().partition(" ")
+    by = process_line(int(pid), host) if pid.isdigit() else "another process"
+    warn(f"waiting for the lock of study {name}, which is held by {by}")
