@@ -70,8 +70,7 @@ def run_demo(data: Path | None) -> None:
     Args:
         data: a folder of real frames; None: a synthetic world is made first.
 
-    Raises:
-        UserError: the frames have no pseudo depth, or a step failed and printed why.
+    Raises `UserError` where the frames have no pseudo depth, or a step failed and printed why.
     """
     from zoerefine.depth.data.layouts.readers import open_dataset
 

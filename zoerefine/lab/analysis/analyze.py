@@ -32,13 +32,7 @@ COMPARED = 20  # the best groups that are compared pair by pair
 
 @dataclass(frozen=True)
 class View:
-    """How runs are grouped and compared.
-
-    Attributes:
-        by: the setting to group by; None: all settings but the seed.
-        baseline: the name of the group that all others are compared with; empty: all pairs.
-        style: of the graph, a row of `pictures.style.LAYOUTS`.
-    """
+    """How runs are grouped and compared, see `analyze`."""
 
     by: str | None = None
     baseline: str = ""
@@ -70,9 +64,8 @@ def analyze(
         style: a row of `pictures.style.LAYOUTS`: the size of the graph and of its texts.
         patterns_of_output: find metrics in what scripts printed, beside those of their launches.
 
-    Raises:
-        UserError: nothing to analyse, no run has one of the metrics, no such group, or the folder
-            has files of something else.
+    Raises `UserError` where there is nothing to analyse, no run has one of the metrics, there is no
+    such group, or the folder has files of something else.
     """
     view = View(by, baseline, style)
     refuse_foreign_folder(out, metrics)

@@ -1,7 +1,4 @@
-"""Groups of runs that differ only in their seed: their scores, and their costs.
-
-A cost is engine latency where all were measured alike, else network size.
-"""
+"""Groups of runs that differ only in their seed, their scores, and whether they can be compared."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -210,12 +210,7 @@ def launch_words(job: Job, *others: str) -> list[str]:
 
 def recorded_options(job: Job) -> dict[str, Any]:
     """The options as provenance.json holds them."""
-    return with_lists({one.metadata["key"]: getattr(job, one.name) for one in JOB_OPTIONS})
-
-
-def with_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a job with its tuples as lists, as files hold them."""
-    return {name: list(one) if isinstance(one, tuple) else one for name, one in fields.items()}
+    return {one.metadata["key"]: getattr(job, one.name) for one in JOB_OPTIONS}
 
 
 def with_tuples(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -242,8 +242,7 @@ def find_rows(
     Args:
         patterns_of_output: further metric patterns; with them the index is not used.
 
-    Raises:
-        UserError: a path does not exist, or there is no run.
+    Raises `UserError` where a path does not exist, or there is no run.
     """
     places = [path for pattern in patterns for path in matches(pattern)]
     for place in places:

@@ -253,8 +253,7 @@ def restore(name: str, places: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     Yields:
         Where a run is again; or where it belongs, and why it stays in the trash.
 
-    Raises:
-        UserError: no removed run has this name.
+    Raises `UserError` where no removed run has this name.
     """
     if not Path(name).parts:
         raise UserError(f"--restore {name!r} names no run: give ID, NAME/ID or a glob")

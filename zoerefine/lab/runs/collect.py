@@ -82,8 +82,7 @@ def collect(
         patterns_of_output: further metric patterns.
         metrics: the names of metrics whose curves are read; AbsRel is always read of our own runs.
 
-    Raises:
-        UserError: nothing matches, or no run can be read.
+    Raises `UserError` where nothing matches, or no run can be read.
     """
     sources = list(
         dict.fromkeys(s for pattern in patterns for s in find_sources(pattern, patterns_of_output))

@@ -68,8 +68,7 @@ def parse_filter(text: str) -> Filter:
     `not` and brackets are allowed.
     The function raises `UserError` for a run without a named setting.
 
-    Raises:
-        UserError: the text is anything else.
+    Raises `UserError` for any other text.
     """
     try:
         tree = ast.parse(without_backquotes(text), mode="eval").body

@@ -68,8 +68,7 @@ def read_foreign_run(
         names: the metrics whose curves are kept.
         patterns: further metric patterns.
 
-    Raises:
-        UserError: its config is damaged.
+    Raises `UserError` where its config is damaged.
     """
     metrics = read_metrics(run, patterns)
     settings = read_settings(run, recorded) or dict(metrics.hyperparameters)

@@ -40,8 +40,8 @@ def start_dashboard(run: RunDir, storage: str, host: str, port: int) -> tuple[st
     Returns:
         The addresses of the study's page and of TensorBoard with their token, once both answer.
 
-    Raises:
-        UserError: there is no such study, its database cannot be read, or a port is in use.
+    Raises `UserError` where there is no such study, its database cannot be read, or a port is in
+    use.
     """
     database, study_id = find_study(run, storage)
     first, second = listen(host, port), listen(host, port + 1 if port else 0)
@@ -86,8 +86,7 @@ def start_run_dashboard(
         port: TensorBoard's; 0: any free one.
         stack: removes the temporary folder when it is closed.
 
-    Raises:
-        UserError: no run has a metric over steps, or the port is in use.
+    Raises `UserError` where no run has a metric over steps, or the port is in use.
     """
     logs = folder
     if not any(next(run.rglob(EVENT_FILES), None) for run in runs):

@@ -80,7 +80,7 @@ def overview_figure(
     measure: Measure,
     layout: Layout = LAYOUTS["page"],
 ) -> Any:
-    """The figure itself; to be called inside `figure_style.style(layout)`."""
+    """The figure itself; to be called inside `style(layout)`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

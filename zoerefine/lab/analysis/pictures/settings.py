@@ -34,7 +34,7 @@ def draw_settings(
 
 
 def settings_figure(runs: Sequence[Run], measure: Measure, shares: Mapping[str, Share]) -> Any:
-    """The figure itself, or None; to be called inside `figure_style.style()`."""
+    """The figure itself, or None; to be called inside `style()`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

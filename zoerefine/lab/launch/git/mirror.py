@@ -60,8 +60,8 @@ def fetch_commit(
             that git understands there (HEAD~1, origin/main).
         branch: if not empty, the commit must be on this branch.
 
-    Raises:
-        UserError: no such repository, ref or branch; an ambiguous hash; not on the branch.
+    Raises `UserError` for no such repository, ref or branch, an ambiguous hash, or a commit that is
+    not on the branch.
     """
     check_ref(ref)
     mirror = mirror_folder(address, home)

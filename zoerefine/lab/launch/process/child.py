@@ -301,8 +301,7 @@ class OneNode:
         Args:
             attempt: how often this node's launch was started; node 0 decides.
 
-        Raises:
-            UserError: another node cannot start it.
+        Raises `UserError` where another node cannot start it.
         """
         return Meeting(ALONE, attempt)
 

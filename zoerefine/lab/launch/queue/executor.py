@@ -142,9 +142,8 @@ def open_executor(
 ) -> AbstractContextManager[Executor]:
     """The executor of a name in `registries.EXECUTORS`.
 
-    Raises:
-        UserError: no such executor; its package is not installed, or its cluster cannot be
-            reached; it does not know these resources.
+    Raises `UserError` where there is no such executor, its package is not installed, its cluster
+    cannot be reached, or it does not know these resources.
     """
     EXECUTORS.check(name, "--executor")
     opened: AbstractContextManager[Executor] = EXECUTORS.load(name)(resources)

@@ -76,8 +76,7 @@ def make_queue(
     Args:
         again: run finished jobs once more, beside their first runs.
 
-    Raises:
-        UserError: something is wrong with one of them. No job has been started then.
+    Raises `UserError` where something is wrong with one of them. No job has been started then.
     """
     if job.allow_dirty:
         raise UserError("a queue cannot use --allow-dirty: commit the changes first")

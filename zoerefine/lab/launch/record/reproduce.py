@@ -36,8 +36,7 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
     Args:
         repo: where the repository is now, if it has moved.
 
-    Raises:
-        UserError: no launcher started the run, or its commit cannot be fetched any more.
+    Raises `UserError` where no launcher started the run, or its commit cannot be fetched any more.
     """
     recorded = run.read_json(run.provenance_file)
     if not recorded.keys() >= LAUNCH_FACTS:

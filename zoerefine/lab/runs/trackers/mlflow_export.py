@@ -278,8 +278,7 @@ def export_runs(patterns: Sequence[str], collection: Collection, uri: str) -> st
     A run that is there is not written again; one that went on since is continued, and one that was
     made again at the same path is added.
 
-    Raises:
-        UserError: MLflow is not installed, or the store or server cannot be used.
+    Raises `UserError` where MLflow is not installed, or the store or server cannot be used.
     """
     runs = tracked_runs(patterns, collection)
     done = write_runs(uri, track(runs, len(collection.runs), "writing to MLflow", "run"))

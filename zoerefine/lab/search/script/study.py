@@ -39,7 +39,6 @@ from zoerefine.lab.launch.job import (
     Job,
     launch_words,
     usual_overrides,
-    with_lists,
     with_tuples,
 )
 from zoerefine.lab.launch.plan import LaunchPlan, kept_plan, make_plan
@@ -156,7 +155,7 @@ class LaunchedScript:
             "METRIC": {"NAME": self.metric, "DIRECTION": self.direction},
             "STUDY": to_dict(self.options),  # type: ignore[arg-type]
             SEARCH: dict(self.search),
-            "JOB": with_lists(fields),
+            "JOB": {k: list(one) if isinstance(one, tuple) else one for k, one in fields.items()},
         }
         write_text(run.path / SCRIPT_STUDY, dump_yaml(study))
         provenance.add(
@@ -240,8 +239,8 @@ def plan_study(
         replaces_config: the space in the config does not count.
         study_words: KEY VALUE words of STUDY.
 
-    Raises:
-        UserError: anything that is wrong with the repository, the commit, the config or the space.
+    Raises `UserError` for anything that is wrong with the repository, the commit, the config or the
+    space.
     """
     if job.allow_dirty:
         raise UserError("a study cannot use --allow-dirty: commit the changes first")

@@ -36,9 +36,8 @@ class Study:
         subject: what is searched.
         run: the study's run directory.
 
-    Raises:
-        UserError: the database cannot be used, or it holds a study of this name that belongs to
-            another commit or configuration.
+    Raises `UserError` where the database cannot be used, or it holds a study of this name that
+    belongs to another commit or configuration.
     """
 
     def __init__(self, subject: Subject, run: RunDir) -> None:
