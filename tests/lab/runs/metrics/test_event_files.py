@@ -204,6 +204,15 @@ def test_folders_of_times_that_one_start_of_a_job_filled_are_noted(run):
     assert read_metrics(run).faults == ()
 
 
+def test_another_training_in_one_folder_is_noted_wherever_it_differs_first(run):
+    """Steps of other sizes are read apart."""
+    curve = {step: 0.5 for step in range(1, 300, 50)}
+    write_scalars(run.path / "tb", curve)
+    write_scalars(run.path / "tb", curve | {251: 0.25}, filename_suffix="second")
+    run.record(attempt=1)
+    assert "the steps of val/acc go back to 251 or come twice" in read_metrics(run).faults[0]
+
+
 def test_hyperparameters_are_read(run):
     with SummaryWriter(str(run.path / "tb")) as writer:
         writer.add_hparams({"lr": 0.25, "net": "small", "flip": True}, {"best": 0.5})

@@ -65,15 +65,15 @@ class EventLog(MetricLog):
         return sum(group.damaged for group in groups)
 
     def _add_scalars(self, one: event_bytes.Scalars) -> None:
-        """Add values of a tag, at once where their steps only rise.
+        """Add values of a tag, at once where their steps are new and only rise.
 
         Those of steps with as many bytes are in the order of the file.
         """
         steps = one.steps.tolist()
         values = np.where(np.isfinite(one.values), one.values, np.nan).tolist()
         points = self.points.setdefault(one.tag, {})
-        is_behind = one.tag not in self.earlier and next(reversed(points), -np.inf) < steps[0]
-        if is_behind and (np.diff(one.steps) > 0).all():
+        is_rising = next(reversed(points), -np.inf) < steps[0] and (np.diff(one.steps) > 0).all()
+        if is_rising and one.tag not in self.earlier and points.keys().isdisjoint(steps):
             points.update(zip(steps, values, strict=True))
             return
         for step, value in zip(steps, values, strict=True):

@@ -147,12 +147,13 @@ class CountedMetric:
         if coarse is None:
             return goes_back
         before = next(reversed(self.by_coarse), coarse)
-        is_earlier = coarse < before and not begins
+        is_earlier = (coarse, step) < (before, step_before) and not begins
         self.is_outer = self.is_outer or (is_earlier and step > step_before)
         begins_again = coarse > before and step <= step_before
         self.restarts = (self.restarts or begins_again) and not self.is_outer
         record(self.by_coarse, coarse, value, begins)
-        return is_earlier if self.restarts else goes_back
+        is_other = (coarse, step) == (before, step_before) and goes_back
+        return is_earlier or is_other if self.restarts else goes_back
 
     @property
     def points(self) -> Points:
