@@ -3,12 +3,37 @@
 import re
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.progress import warn
 
 # The names of our own runs' metrics that are better where they are higher.
 HIGHER_IS_BETTER = re.compile(
     r"(val|test)(_scenes)?\.(.+\.)?(delta[123]|boundary_f1)|(train\.)?images_per_s"
 )
 BEST_AT = re.compile(r"(val|test)(?:_scenes)?\.(.+\.)?coverage(90)")  # percent
+
+# Words in the names of other scripts' metrics that tell it, with or without a number behind them.
+HIGHER = {
+    *("acc", "accuracy", "precision", "recall", "f1", "auc", "auroc", "auprc", "r2"),
+    *("iou", "miou", "dice", "map", "ap", "ndcg", "mrr", "psnr", "ssim", "bleu", "rouge"),
+    *("meteor", "cider", "spice", "reward"),
+}
+LOWER = {
+    *("loss", "losses", "error", "err", "mae", "mse", "rmse", "rmsle", "mape", "smape"),
+    *("lpips", "fid", "wer", "cer", "perplexity", "ppl", "nll"),
+}
+NO_WORD = re.compile(r"[^a-z0-9]+")
+
+
+def warn_of_direction(metric: str, maximize: bool) -> None:
+    """Warn where a metric's name says that the other direction is the better one."""
+    words = set(NO_WORD.split(metric.lower()))
+    words |= {word.rstrip("0123456789") for word in words}
+    is_higher, is_lower = bool(words & HIGHER), bool(words & LOWER)
+    if is_higher and not is_lower and not maximize:
+        warn(f"the lowest {metric} counts as the best: give --maximize where higher is better")
+    elif is_lower and not is_higher and maximize:
+        warn(f"the highest {metric} counts as the best, by --maximize: leave it out where lower "
+             "is better")  # fmt: skip
 
 
 def is_maximized(metric: str, asked: bool) -> bool:

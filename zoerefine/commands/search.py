@@ -15,6 +15,7 @@ from zoerefine.base.config.schema import SEARCH
 from zoerefine.base.config.searched_keys import OWN_KEYS
 from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import UserError
+from zoerefine.base.metric_direction import warn_of_direction
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.base.yaml.read import read_yaml
@@ -259,6 +260,7 @@ def make_subject(
         raise UserError("--commit is missing: give a hash, a tag or a branch")
     if not args.metric:
         raise UserError("--metric is missing: give the metric that trials are compared by")
+    warn_of_direction(args.metric, args.maximize)
     home = home_folder(args.home)
     os.environ["ZOEREFINE_HOME"] = str(home)  # for the workers
     ours, args.overrides = split_words(args.overrides)

@@ -516,6 +516,28 @@ def test_seeds_that_failed_are_missing_in_a_mean(foreign, tmp_path):
     assert page.count("runs failed") == page.count("3 of 4 runs failed")
 
 
+@pytest.mark.parametrize(
+    ("name", "maximize", "line"),
+    [
+        ("val_acc", False, "the lowest val_acc counts as the best: give --maximize"),
+        ("test/mIoU", False, "the lowest test/mIoU counts"),
+        ("acc@1", False, "the lowest acc@1 counts"),
+        ("val_loss", True, "the highest val_loss counts as the best, by --maximize"),
+        ("val_acc", True, ""),
+        ("val_loss", False, ""),
+        ("speed", True, ""),
+        ("map_loss", False, ""),
+    ],
+)
+def test_a_direction_that_the_name_contradicts_is_named(
+    foreign, tmp_path, capsys, name, maximize, line
+):
+    foreign("a", {"LR": 1}, [{name: 0.5}])
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=[name], maximize=maximize)
+    answer = capsys.readouterr().err
+    assert (line in answer) if line else "counts as the best" not in answer
+
+
 def test_a_run_without_a_seed_is_no_further_seed_beside_others(foreign, tmp_path):
     """As the first try of a script whose default is seed 0."""
     foreign("first", {"LR": 1}, [{"v": 1.0}])

@@ -48,7 +48,7 @@ def test_searched_values_are_options_and_the_best_runs_again(user, here):
     space = ["--search", "lr=[0.5, 0.25]", "--search", "net.name=[a, b]"]
     command = ["search", *JOB, *VAL_ACC, "--maximize", "--grid", *space, "epochs", "2"]
     printed = user(*command)
-    assert "best val_acc 0.76" in printed
+    assert "best val_acc 0.76" in printed and "counts as the best" not in printed
     study = user.study
     assert read_yaml(study / "best.yaml").tree == {"lr": 0.25, "net": {"name": "a"}}
     user(*best_again(printed))
@@ -62,6 +62,11 @@ def test_searched_values_are_options_and_the_best_runs_again(user, here):
         "its study, maximize val_acc:\n  trials    4: 4 completed\n"
         f"  best      trial 2, val_acc 0.76; lr 0.25, net.name a\n            {study}/best.yaml\n"
     )
+
+
+def test_a_direction_that_the_name_contradicts_is_named_before_any_trial(user):
+    printed = user("search", *JOB, *VAL_ACC, "--trials", "0", "--search", "lr=0..1", code=2)
+    assert "the lowest val_acc counts as the best: give --maximize" in printed
 
 
 ECHO = """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zoerefine.base.errors import UserError, first_few, visible
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
-from zoerefine.base.metric_direction import is_maximized
+from zoerefine.base.metric_direction import is_maximized, warn_of_direction
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import REPORT_FILE, RunDir
 from zoerefine.lab.analysis.groups import Measure, RunGroup, choose_measure, make_groups
@@ -83,6 +83,7 @@ def analyze(
         return without_foreign_runs(collection, view, out)
     paths = []
     for name in metrics:
+        warn_of_direction(name, maximize)
         folder = out / folder_name(name) if len(metrics) > 1 else out
         measure = Measure("", name, is_maximized(name, maximize))
         paths += write_analysis(collection, measure, view, folder)

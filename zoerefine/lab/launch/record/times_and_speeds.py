@@ -2,6 +2,8 @@
 
 import re
 
+from zoerefine.base.metric_direction import HIGHER, LOWER, NO_WORD
+
 OUR_UNIT = re.compile(r"(_s|_ms|_share|_gib)$")
 # What other scripts call times and speeds, as one of the words in a name.
 TIME_WORDS = {"time", "times", "wall", "elapsed", "duration", "eta", "seconds", "secs", "sec", "ms",
@@ -23,17 +25,10 @@ PER_TIME = re.compile(r"per_(second|minute|hour)")
 TIME_BEGIN = re.compile(r"time(?!steps?$)")  # of a word; not of centimeter
 TIME_END = re.compile(r"\w(time|fps)$|^date$")  # of the last word; not of runtime_error
 # Beside a word for an error or a score, the others say what it is of: speed_mae, bbox_mAP_s.
-SCORES = {
-    *("loss", "losses", "error", "err", "mae", "mse", "rmse", "rmsle", "mape", "smape", "distance"),
-    *("score", "acc", "accuracy", "precision", "recall", "f1", "auc", "auroc", "auprc", "r2"),
-    *("iou", "miou", "dice", "map", "ap", "ar", "ndcg", "mrr", "psnr", "ssim", "lpips"),
-    *("fid", "bleu", "rouge", "meteor", "cider", "spice", "wer", "cer", "perplexity", "ppl", "nll"),
-    *("kl", "reward", "return", "correlation"),
-}
+SCORES = HIGHER | LOWER | {"ar", "correlation", "distance", "kl", "return", "score"}
 SCORE_TIME = re.compile(r"(^|_)score_time$")  # scikit-learn's, of scoring
 PLACE = re.compile(r"\[\d+\]")  # in a list
 CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # stepTime
-NO_WORD = re.compile(r"[^a-z0-9]+")
 
 
 def has_unit(name: str) -> bool:
