@@ -227,6 +227,15 @@ def test_final_values_of_one_name_in_two_files_are_named(run):
     assert "(left/metrics.json, left/results.json) in one attempt" in read_metrics(run).faults[0]
 
 
+@pytest.mark.parametrize("steps", [(1, 2, 2), (1, 3, 2)])
+def test_a_folder_that_begins_a_later_one_again_is_named(run, steps):
+    for version, step in enumerate(steps):
+        run.write(f"left/version_{version}/metrics.csv", f"step,acc\n{step},.{version}\n")
+    run.record(attempt=1)
+    folders = "(left/version_1/metrics.csv, left/version_2/metrics.csv)"
+    assert folders in read_metrics(run).faults[0]
+
+
 @pytest.mark.parametrize("rows", [",loss,val_loss|0,.5,.6|1,.3,.9|mean,.4,.7",
                                   ",loss,val_loss|count,2,2|mean,.4,.7|std,.1,.1"])  # fmt: skip
 def test_statistics_of_a_history_are_no_epochs(run, rows):

@@ -50,6 +50,10 @@ def test_of_several_runs_in_a_store_the_last_one_counts(run):
     run.left.mkdir()
     log_mlflow(f"sqlite:///{run.left}/mlflow.db", [LOGGED[5], replace(LOGGED[0], name="again")])
     assert read_metrics(run).series["loss"].values == [row["loss"] for _, row in LOGGED[0].rows]
+    assert read_metrics(run).faults == ()
+    (run.path / "provenance.json").write_text('{"module": "train.py", "attempt": 1}')
+    fault = "left/mlflow.db: the steps of loss, val_acc go back to 1 or come twice"
+    assert read_metrics(run).faults[0].startswith(fault)
 
 
 def test_folds_in_one_run_of_mlflow_are_named_and_the_last_value_is_the_final_one(run):

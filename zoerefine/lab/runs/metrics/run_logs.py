@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import inf
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -241,22 +242,24 @@ class RunLogs:
         return str(path.relative_to(run)) if path.is_relative_to(run) else log.place
 
     def _begun_again(self, logs: Sequence[MetricLog]) -> str:
-        """What to note where a log has other values at the steps of one that it continues."""
-        found: dict[tuple[str, str], MetricLog] = {}
+        """What to note where a log goes back in the steps of those that it continues."""
+        found: dict[tuple[str, str], tuple[MetricLog, Points]] = {}
         for log in logs:
             place = lasting_place(place_on_any_machine(log))
             for name, points in log.points.items():
-                first = found.setdefault((place, name), log)
-                known = first.points[name]
-                if first.path != log.path and any(
-                    not same_number(points[step], known[step]) for step in points.keys() & known
+                before, known = found.get((place, name), (log, {}))
+                last = max(known, default=-inf)
+                if any(
+                    step <= last and not same_number(value, known.get(step, inf))
+                    for step, value in points.items()
                 ):
                     return (
                         f"{name} begins again in another file or folder that differs in its time "
-                        f"or number ({self._shown(first)}, {self._shown(log)}) in one attempt of "
+                        f"or number ({self._shown(before)}, {self._shown(log)}) in one attempt of "
                         "the job: the last value counts. If they are several trainings, name their "
                         "folders by more than a time"
                     )
+                found[place, name] = log, known | points
         return ""
 
     def _by_kind(self) -> list[list[MetricLog]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,8 @@ class StoreLog(MetricLog):
 
     def _continue(self, name: str, series: Series) -> None:
         """Take a metric of a later run. What began again replaces what was there."""
-        known = self.points.get(name, {})
-        begins_again = bool(known and series.steps) and series.steps[0] <= min(known)
+        known, first = self.points.get(name, {}), next(iter(series.steps), inf)
+        if known and first <= max(known) and not self.is_resumed:
+            self.again.setdefault(name, first)
         values = dict(zip(series.steps, series.values, strict=True))
-        self.points[name] = values if begins_again else known | values
+        self.points[name] = values if known and first <= min(known) else known | values
