@@ -70,6 +70,16 @@ def test_its_metrics_are_those_of_the_held_out_scenes(run):
         assert f"\n| {label} | {' | '.join(expected)} |\n" in card
 
 
+def test_its_bounds_are_those_of_the_calibrated_refiner(run):
+    """exp(0.94 + 0.5 (-+2 - 0.94)): a single factor moves both."""
+    results = run.read_json(run.results_file)
+    errors = dict.fromkeys(("single_factor", "full_strength", "calibrated"), 0.2)
+    results["calibration"] = {"log_factor": 0.94, "strength": 0.5, "abs_rel": errors, "scenes": 1}
+    write_json(run.results_file, results)
+    export(run, "torchscript", "fp32")
+    assert "a factor between 0.589 and 4.35." in (run.engine / MODEL_CARD).read_text()
+
+
 def test_it_does_not_name_folders_of_the_machine(run, world):
     card = (run.engine / MODEL_CARD).read_text()
     assert str(world) not in card
@@ -94,7 +104,7 @@ def test_results_that_speak_against_a_refiner_are_a_warning(card_for):
 def test_a_bundle_that_multiplies_by_one_factor_says_so_everywhere(run, command):
     results = run.read_json(run.results_file)
     errors = {"single_factor": 0.2, "full_strength": 0.3, "calibrated": 0.2}
-    calibration = {"strength": 0.0, "scenes": 1, "abs_rel": errors}
+    calibration = {"log_factor": 0.94, "strength": 0.0, "scenes": 1, "abs_rel": errors}
     write_json(run.results_file, results | {"calibration": calibration})
     for kept in (run.engine / "builds").glob("*.ts"):
         kept.unlink()  # it was built with other results

@@ -44,7 +44,7 @@ def model_card(run: RunDir, manifest: dict[str, Any], file_name: str) -> str:
         *(f"> **Warning:** {line}" for line in warnings(results)),
         held_out_results(results),
         intended_use(manifest, results),
-        inputs_and_outputs(cfg, manifest),
+        inputs_and_outputs(cfg, manifest, results),
         engine(manifest),
         origin(manifest, results, provenance),
         licence(results["data"]),
@@ -111,14 +111,14 @@ camera height or kind of scene was not evaluated, unless the table above says so
 - {confidence} The output must not be the only sensor that protects people or machines."""
 
 
-def inputs_and_outputs(cfg: Config, manifest: dict[str, Any]) -> str:
+def inputs_and_outputs(cfg: Config, manifest: dict[str, Any], results: dict[str, Any]) -> str:
     """Types, units and ranges."""
     height, width = training_size(cfg)
     channels = "0 to 255, in the order red, green, blue"
     if manifest["takes_points"]:
         no_points = ", ".join(map(str, NO_HINTS))
         channels += f", then what metric points say; without points these are {no_points}"
-    bound = math.exp(cfg.MODEL.MAX_LOG)
+    lowest, highest = factors(cfg.MODEL.MAX_LOG, results.get("calibration"))
     outputs = "\n".join(
         f"| output: {name} | {one['type']} | {one['meaning']} |"
         for name, one in manifest["outputs"].items()
@@ -132,7 +132,16 @@ def inputs_and_outputs(cfg: Config, manifest: dict[str, Any]) -> str:
 {outputs}
 
 Any height and width. The network computes at {width}x{height} (width x height). At every pixel, \
-refined depth is the pseudo depth times a factor between {1 / bound:.3g} and {bound:.3g}."""
+refined depth is the pseudo depth times a factor between {lowest:.3g} and {highest:.3g}."""
+
+
+def factors(max_log: float, calibration: dict[str, Any] | None) -> tuple[float, float]:
+    """The least and the largest factor from pseudo depth to refined depth, without points; see
+    `RefinerNetwork` for the calibration."""
+    found = calibration or {"log_factor": 0.0, "strength": 1.0}
+    usual, strength = found["log_factor"], found["strength"]
+    ends = [usual, *(usual + strength * (bound - usual) for bound in (-max_log, max_log))]
+    return math.exp(min(ends)), math.exp(max(ends))
 
 
 def engine(manifest: dict[str, Any]) -> str:
