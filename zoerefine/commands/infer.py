@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
@@ -76,7 +75,6 @@ def main(argv: Sequence[str]) -> int:
     """Refine pictures or a video."""
     args = parser().parse_args(argv)
     check(args)
-    refuse_one_folder(args)
 
     from zoerefine.depth.infer.pipeline import refine
     from zoerefine.depth.infer.results import METRICS_FILE
@@ -207,18 +205,6 @@ def check(args: argparse.Namespace) -> None:
             raise UserError(f"{option} {path}: the name must end in {' or '.join(suffixes)}")
 
 
-def refuse_one_folder(args: argparse.Namespace) -> None:
-    """Raises `UserError` where one folder is given for two kinds of files of the same names."""
-    given = {"--rgb": args.rgb, "--depth": args.depth, "--eval": args.eval}
-    places = {option: os.path.realpath(path) for option, path in given.items() if path}
-    for one, other in combinations(places, 2):
-        if places[one] == places[other]:
-            raise UserError(
-                f"{one} and {other} are both {given[one]}: a frame's files have one name, so each "
-                "kind needs a folder; links will do"
-            )
-
-
 def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     """Open and check all inputs; nothing is written before. With --measured also its room."""
     from zoerefine.depth.data.metric_points import SUFFIXES, PointFiles
@@ -233,6 +219,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
         ResultFolder,
         check_separate,
         check_writable,
+        refuse_one_folder,
         refuse_refined,
     )
     from zoerefine.depth.infer.sources import DepthFiles, load_network_depth, open_source
@@ -246,6 +233,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
         raise UserError(f"--confidence: {bundle} has no confidence: {NO_CONFIDENCE}")
     if args.confidence and not engine.has_confidence:
         engine = with_spread(engine)
+    refuse_one_folder({"--rgb": args.rgb, "--depth": args.depth, "--eval": args.eval})
     source = open_source(args.rgb)
     for folder, what in ((args.depth, "pseudo depth"), (args.eval, "true depth")):
         if folder:
@@ -306,7 +294,13 @@ def cameras_for(args: argparse.Namespace, source: "FrameSource") -> "Cameras":
 
     if args.intrinsics:
         return Cameras(checked_intrinsics(args.intrinsics, "--intrinsics"))
-    return cameras_of(source) if args.fov is None else Cameras()
+    found = cameras_of(source) if args.fov is None else Cameras()
+    if args.clouds and args.fov is None and not found:
+        warn(
+            f"--clouds: the camera is not known, so a field of view of {FOV_DEG:g} degrees is "
+            "assumed: give --fov or --intrinsics"
+        )
+    return found
 
 
 def room_for(

@@ -79,6 +79,15 @@ def test_intrinsics_of_pictures_of_another_size_are_refused(infer, make_pair, en
     assert "principal point outside a picture of 60x40" in done.err
 
 
+def test_a_field_of_view_that_nothing_states_is_named(infer, make_pair):
+    make_pair("0", 40, 60)
+    words = ("--rgb", "rgb", "--depth", "zoe", "--out", "out", "--clouds")
+    message = "--clouds: the camera is not known, so a field of view of 90 degrees is assumed"
+    assert message in infer(*words).err
+    for stated in (("--fov", 90), ("--intrinsics", 50, 50, 30, 20)):
+        assert "assumed" not in infer(*words, *stated).err
+
+
 def test_point_clouds_hold_the_refined_depth_and_their_provenance(infer, make_pair, engine):
     make_pair("0", 40, 60)
     camera = ("--clouds", "--intrinsics", "50", "60", "30", "20")

@@ -11,11 +11,12 @@ outputs.json             the bundle, and what the values of depth/ and confidenc
 import hashlib
 import io
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,20 @@ def check_separate(out: Path, root: Path | None, folders: Iterable[Path]) -> Non
             raise UserError(
                 f"{folder} holds results of --out {out} and would be overwritten while it is "
                 "read: give another folder"
+            )
+
+
+def refuse_one_folder(given: Mapping[str, str | Path | None]) -> None:
+    """Raises `UserError` where one folder is given for two kinds of files of the same names.
+
+    `given` has the places by their options.
+    """
+    places = {option: os.path.realpath(path) for option, path in given.items() if path}
+    for one, other in combinations(places, 2):
+        if places[one] == places[other]:
+            raise UserError(
+                f"{one} and {other} are both {given[one]}: a frame's files have one name, so each "
+                "kind needs a folder; links will do"
             )
 
 
