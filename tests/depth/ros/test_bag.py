@@ -274,7 +274,7 @@ def test_a_damaged_picture_or_a_wrong_message_is_left_out_with_its_reason(bag, f
     write_bag(tmp_path / "in", messages)
     done = bag("in", "--out", "out", "-q", code=1)
     assert "7 depth messages refined, 0 without a picture, 3 left out" in done.out
-    sizes = "picture and depth differ in size: 64x24 and 64x48"
+    sizes = "the picture and its depth differ in size: 64x24 and 64x48"
     assert f"left out depth of 1700000000.256790121 s: {sizes}" in done.err
     assert "a step of 100 bytes, but 64 pixels of 16UC1 take 128" in done.err
     assert "depth has the encoding '8UC1'; supported are 16UC1" in done.err

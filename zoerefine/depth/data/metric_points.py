@@ -152,7 +152,9 @@ def read_points(path: Path, height: int, width: int) -> MetricPoints:
         from zoerefine.base.files.images import read_values  # engines need no OpenCV
 
         return zones(read_values(path), path, height, width)
-    return table(path, height, width)
+    lines = CsvTable(path, NEEDED, [OPTIONAL])
+    rows = [point(row, f"{path} line {line}", height, width) for line, row in lines]
+    return MetricPoints(*np.array(rows, np.float64).reshape(-1, 4).T)
 
 
 def read_point_rows(
@@ -200,13 +202,6 @@ def zones(values: np.ndarray, path: Path, height: int, width: int) -> MetricPoin
         (x + 0.5) * width / columns - 0.5, (y + 0.5) * height / rows - 0.5,
         depth_m, np.full(len(x), np.nan),
     )  # fmt: skip
-
-
-def table(path: Path, height: int, width: int) -> MetricPoints:
-    """The points of a CSV file."""
-    lines = CsvTable(path, NEEDED, [OPTIONAL])
-    rows = [point(row, f"{path} line {line}", height, width) for line, row in lines]
-    return MetricPoints(*np.array(rows, np.float64).reshape(-1, 4).T)
 
 
 def point(row: Row, where: str, height: int, width: int) -> tuple[float, ...]:

@@ -351,11 +351,11 @@ def read_frame(
     return FrameInWork(frame.name, inputs, rgb, zoe, points, nbytes, place=place)
 
 
-def require_one_size(rgb: np.ndarray, zoe: np.ndarray, path: Path) -> None:
-    """Raises `UserError` where a picture and its pseudo depth, from a file, differ in size."""
+def require_one_size(rgb: np.ndarray, zoe: np.ndarray, what: object) -> None:
+    """Raises `UserError` where a picture and its pseudo depth, called `what`, differ in size."""
     if zoe.shape != rgb.shape[:2]:
         sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
-        raise UserError(f"the picture and {path} differ in size: {sizes}")
+        raise UserError(f"the picture and {what} differ in size: {sizes}")
 
 
 def batches_of_one_size(

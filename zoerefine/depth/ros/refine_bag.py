@@ -24,6 +24,7 @@ from zoerefine.depth.infer.inference import (
     FrameInWork,
     FrameMemory,
     FrameToRead,
+    require_one_size,
 )
 from zoerefine.depth.infer.pipeline import refine_in_threads, stages_of
 from zoerefine.depth.ros.bag_files import CAMERA_INFO, IMAGE, BagReader, BagWriter, typestore
@@ -152,9 +153,7 @@ def decode(frame: DepthFrame, name: str, nbytes: int) -> BagFrame:
     """Decode picture and depth. Raises `UserError` for wrong messages, or two different sizes."""
     assert frame.picture
     rgb, zoe = rgb_of(frame.picture.content), depth_of(frame.depth.content)
-    if zoe.shape != rgb.shape[:2]:
-        sizes = " and ".join(f"{a.shape[1]}x{a.shape[0]}" for a in (rgb, zoe))
-        raise UserError(f"picture and depth differ in size: {sizes}")
+    require_one_size(rgb, zoe, "its depth")
     return BagFrame(name, "", rgb, zoe, NO_POINTS, nbytes, messages=frame)
 
 

@@ -4,7 +4,7 @@ World coordinates are metres: x to the right, y up, z forward; the floor is y = 
 looks along its own z axis, x to the right, y down.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -118,8 +118,7 @@ def place(mover: Mover, seconds: float, speed: float) -> Solid:
     length = max(float(np.linalg.norm(mover.end - mover.start)), 0.5)
     along = (mover.phase + seconds * speed / length) % 2
     center = mover.start + (mover.end - mover.start) * min(along, 2 - along)
-    s = mover.solid
-    return Solid(s.shape, center.astype(np.float32), s.half, s.yaw, s.texture)
+    return replace(mover.solid, center=center.astype(np.float32))
 
 
 def camera_path(rng: np.random.Generator, scene: Scene, frames: int, stride: int) -> list[Pose]:
