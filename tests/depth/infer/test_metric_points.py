@@ -152,12 +152,13 @@ def test_a_folder_of_points_in_another_unit_is_refused(alone, points, factor, un
 def test_points_of_calls_in_another_unit_are_refused_or_asked_about_once(bundle, capsys):
     refiner = Refiner.load(bundle)
     rgb, zoe_m = np.zeros((24, 32, 3), np.uint8), np.full((24, 32), 2.0, np.float32)
-    feet, centimetres = (
+    feet, centimetres, millimetres = (
         MetricPoints([4, 9, 20], [5, 6, 7], [factor * one for one in (2, 2.2, 1.9)], [0.1] * 3)
-        for factor in (1 / 0.3048, 100)
+        for factor in (1 / 0.3048, 100, 1000)
     )
-    with pytest.raises(UserError, match=r"^metric points: .* it seems to be in centimetres; write"):
-        refiner(rgb, zoe_m, centimetres)
+    for points, unit in ((centimetres, "centimetres"), (millimetres, "millimetres")):
+        with pytest.raises(UserError, match=f"^metric points: .* it seems to be in {unit}; write"):
+            refiner(rgb, zoe_m, points)
     for _ in range(40):
         refiner(rgb, zoe_m, feet)
     [line] = capsys.readouterr().err.splitlines()

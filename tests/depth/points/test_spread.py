@@ -233,7 +233,8 @@ def test_any_picture_and_points_give_finite_depth(height, width, count, seed, sc
     pseudo_m[rng.random((height, width)) < 0.2] = 0
     x, y = rng.uniform(-0.5, width - 0.5, count), rng.uniform(-0.5, height - 0.5, count)
     depth_m = rng.uniform(1e-3, 1000, count)
-    found = spread_points(pseudo_m, MetricPoints(x, y, depth_m, rng.random(count)))
+    points = spread.tensor_of(MetricPoints(x, y, depth_m, rng.random(count)), pseudo_m)
+    found = spread.spread_twice(torch.from_numpy(pseudo_m)[None, None], points)[0, 0].numpy()
     assert found.dtype == np.float32 and found.shape == pseudo_m.shape
     assert np.isfinite(found).all()
     assert ((found > 0) == (pseudo_m > 0)).all()
@@ -257,3 +258,15 @@ def test_its_median_has_the_bits_of_torchs_own(rows):
     values = torch.tensor(rows, dtype=torch.float64)
     expected = values.nanmedian(1, keepdim=True).values
     torch.testing.assert_close(spread.nan_median(values), expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(("factor", "unit"), [(100, "centimetres"), (1000, "millimetres")])
+def test_points_in_another_unit_are_refused(factor, unit):
+    """Also where one of them is usable: 2 m are 2000 in millimetres, and 0.9 m are 900."""
+    truth_m, pseudo_m = scene()
+    points = points_of(truth_m, 20)
+    for nearest_m in (2.0, 0.9):
+        points.depth_m[0] = nearest_m
+        wrong = MetricPoints(points.x, points.y, points.depth_m * factor, points.sigma_m)
+        with pytest.raises(UserError, match=f"seems to be in {unit}; write metres"):
+            spread_points(pseudo_m, wrong)

@@ -65,7 +65,9 @@ class MetricPoints:
     def __len__(self) -> int:
         return len(self.x)
 
-    def usable(self, height: int, width: int) -> "MetricPoints":
+    def usable(
+        self, height: int, width: int, farthest_m: float = FARTHEST_POINT_M
+    ) -> "MetricPoints":
         """Those inside a picture of this size, with finite values and a depth that files may have.
 
         The others are left out without a word: a program may give what a sensor says of nothing.
@@ -74,7 +76,7 @@ class MetricPoints:
         values = np.stack([self.x, self.y, self.depth_m, self.known_sigma_m()])
         inside = (self.x >= -0.5) & (self.x < width - 0.5)
         inside &= (self.y >= -0.5) & (self.y < height - 0.5)
-        near = (self.depth_m > 0) & (self.depth_m <= FARTHEST_POINT_M)
+        near = (self.depth_m > 0) & (self.depth_m <= farthest_m)
         found = self.select(inside & np.isfinite(values).all(0) & near)
         if (found.sigma_m < 0).any():
             raise UserError(

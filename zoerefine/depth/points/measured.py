@@ -235,10 +235,13 @@ def ask_unit(where: str, files: Sequence[tuple[Path, Path]]) -> None:
 def points_error(points: MetricPoints, zoe_u16: Array) -> float | None:
     """The log of points over pseudo depth [H, W] of their picture, metres * 256: their median.
 
-    None where too few of them are usable.
+    None where too few of them are usable. Points in millimetres are too far to be usable, so where
+    few are, all count.
     """
-    points = points.usable(*zoe_u16.shape)
-    predicted_m = zoe_u16[points.pixels(*zoe_u16.shape)] * ZOE_UNIT_M
+    size = zoe_u16.shape
+    found = points.usable(*size)
+    points = found if len(found) >= LEAST_POINTS else points.usable(*size, farthest_m=math.inf)
+    predicted_m = zoe_u16[points.pixels(*size)] * ZOE_UNIT_M
     ratios = points.depth_m[predicted_m > 0] / predicted_m[predicted_m > 0]
     return float(np.log(np.median(ratios))) if len(ratios) >= LEAST_POINTS else None
 

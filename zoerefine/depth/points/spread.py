@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from zoerefine.base.errors import UserError
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.metric_points import MetricPoints, thinned
 from zoerefine.depth.points.channels import CHANGE_UNITS, NO_CHANGE
 from zoerefine.depth.points.gaussian_process import (
@@ -30,6 +31,7 @@ from zoerefine.depth.points.gaussian_process import (
     at_points,
     kernel,
 )
+from zoerefine.depth.points.measured import refuse_points_in_other_unit
 
 GRID = 24, 32, 16  # rows, columns, depths
 KNOWN_LENGTH = 0.1  # of the longer side: how far a point makes depth known
@@ -57,7 +59,8 @@ def spread_points(depth_m: Array, points: MetricPoints) -> Array:
         Corrected depth, float32 [H, W], metres.
 
     Raises:
-        UserError: depth of another type or shape, or a negative sigma.
+        UserError: depth of another type or shape, a negative sigma, or points in another unit than
+            metres.
     """
     depth_m = np.ma.filled(depth_m, 0)
     if depth_m.dtype.kind != "f" or depth_m.ndim != 2:
@@ -65,6 +68,7 @@ def spread_points(depth_m: Array, points: MetricPoints) -> Array:
             f"depth_m is {depth_m.dtype} {list(depth_m.shape)}; give floats [H, W] in metres"
         )
     valid_m = np.where(np.isfinite(depth_m) & (depth_m > 0), depth_m, 0).astype(np.float32)
+    refuse_points_in_other_unit("metric points", points, valid_m / ZOE_UNIT_M)
     depth = torch.from_numpy(valid_m)[None, None]
     return exact(spread_twice(depth, tensor_of(points, valid_m))[0, 0].numpy(), points)
 
