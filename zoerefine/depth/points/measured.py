@@ -238,10 +238,10 @@ def points_error(points: MetricPoints, zoe_u16: Array) -> float | None:
     None where too few of them are usable. Points in millimetres are too far to be usable, so where
     few are, all count.
     """
-    size = zoe_u16.shape
-    found = points.usable(*size)
-    points = found if len(found) >= LEAST_POINTS else points.usable(*size, farthest_m=math.inf)
-    predicted_m = zoe_u16[points.pixels(*size)] * ZOE_UNIT_M
+    height, width = zoe_u16.shape
+    found = points.usable(height, width)
+    points = found if len(found) >= LEAST_POINTS else points.usable(height, width, math.inf)
+    predicted_m = zoe_u16[points.pixels(height, width)] * ZOE_UNIT_M
     ratios = points.depth_m[predicted_m > 0] / predicted_m[predicted_m > 0]
     return float(np.log(np.median(ratios))) if len(ratios) >= LEAST_POINTS else None
 
