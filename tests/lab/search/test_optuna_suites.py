@@ -10,7 +10,8 @@ from optuna.testing.pytest_samplers import (
 from optuna.testing.pytest_storages import StorageTestCase
 
 from zoerefine.base.registries import SAMPLERS
-from zoerefine.lab.search.study.samplers import ResumableGP, TrialSampler
+from zoerefine.lab.search.study.next_trial import TrialSampler
+from zoerefine.lab.search.study.samplers import ResumableGP
 from zoerefine.lab.search.study.storage import open_storage, storage_url
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of numbers that the suites mean to be odd

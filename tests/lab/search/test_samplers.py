@@ -14,7 +14,7 @@ from zoerefine.lab.search.space.checks import check_search_space
 from zoerefine.lab.search.space.space import suggest
 from zoerefine.lab.search.study import samplers
 from zoerefine.lab.search.study.claims import claim_trial, complete
-from zoerefine.lab.search.study.samplers import TrialSampler
+from zoerefine.lab.search.study.next_trial import TrialSampler
 from zoerefine.lab.search.subject import TrialOutcome
 
 pytestmark = pytest.mark.skipif(

@@ -23,7 +23,7 @@ from zoerefine.base.files.file_lock import is_locked
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import hide_secrets
 from zoerefine.lab.search.space.space import Parameter, Values, size_of
-from zoerefine.lab.search.study.samplers import next_trial
+from zoerefine.lab.search.study.next_trial import next_trial
 from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import (
     exceeded_limits,

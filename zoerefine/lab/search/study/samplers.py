@@ -3,31 +3,28 @@
 A sampler function takes a seed and returns an Optuna sampler. Each trial is sampled by a fresh
 sampler, so the function must not keep state. To add one, write it here and add its row to
 `SAMPLERS` in `zoerefine/base/registries.py`.
-
-`next_trial`, last, takes queued values first, and untried ones where a sampler repeats itself.
 """
 
 import json
-from collections.abc import Callable
-from hashlib import sha256
+import math
+from collections.abc import Mapping
 from itertools import count, takewhile
-from random import Random
 from typing import Any
 
+import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
+from optuna.search_space import intersection_search_space
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from zoerefine.base.registries import SAMPLERS
-from zoerefine.lab.search.space.space import MAX_LISTED, Values, combinations, size_of, suggest
-from zoerefine.lab.search.study.study import Study
-from zoerefine.lab.search.study.trials import (
-    is_duplicate,
-    params_key,
-    skipped_numbers,
-    without_duplicates,
-)
 
 # A sampler that takes another one for each trial, by what the study searches.
 #
@@ -120,8 +117,6 @@ def gp(seed: int) -> BaseSampler:
 
 def cmaes(seed: int) -> BaseSampler:
     """Covariance matrix adaptation, for many trials of ranges. Needs the package `cmaes`."""
-    from zoerefine.lab.search.study.cma_es import CmaEs
-
     return CmaEs(seed)
 
 
@@ -166,85 +161,96 @@ class ResumableGP(GPSampler):
         return super().sample_relative(study, trial, search_space)
 
 
-class TrialSampler(Delegating):
-    """Samples one trial: its values follow from the study's seed, its number and earlier trials.
+SIGMA = 1 / 6  # of a range: its ends are three standard deviations from its centre
 
-    They do not depend on what was sampled before in the process. A value that is sampled alone
-    follows from its name, too: where a worker is killed between two values of a trial, the next
-    worker samples those that are missing as the first one would have.
+NumberDistribution = FloatDistribution | IntDistribution
+
+
+class CmaEs(BaseSampler):
+    """Adapts the covariance matrix of a normal distribution (Hansen, arXiv:1604.00772).
+
+    Optuna's own CMA-ES keeps its state in the study's database as a pickle, and loads what it finds
+    there. A database may come from elsewhere, and loading a pickle runs code. Here the state is
+    computed from the earlier trials, so nothing is stored.
+
+    It samples the ranges that every trial has; other parameters are random. A generation is
+    4 + 3 ln n completed trials, n the number of ranges.
+
+    Raises `ValueError` where a study has several objectives.
     """
 
-    def __init__(self, make: Callable[[int], BaseSampler], seed: int, number: int) -> None:
-        self.make, self.seed, self.number = make, seed, number
-        self.inner = make(self._seed_of(""))
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = RandomSampler(seed=seed)
 
-    def _seed_of(self, name: str) -> int:
-        """32 bits for a parameter; for the empty name, of what is sampled together."""
-        digest = sha256(f"{self.seed} {self.number} {name}".encode()).digest()
-        return int.from_bytes(digest[:4], "big")
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        self._raise_error_if_multi_objective(study)
+        shared = intersection_search_space(study.get_trials(deepcopy=False))
+        ranges: dict[str, BaseDistribution] = {
+            name: one
+            for name, one in sorted(shared.items())
+            if isinstance(one, NumberDistribution) and not one.single()
+        }
+        return ranges if len(ranges) > 1 else {}
 
-    def sampler_of(self, study: optuna.Study) -> BaseSampler:
-        return self.inner
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        if not search_space:
+            return {}
+        from cmaes import CMA  # of the extra `samplers`
+
+        bounds = np.tile([0.0, 1.0], (len(search_space), 1))
+        optimizer = CMA(np.full(len(search_space), 0.5), SIGMA, bounds, seed=self.seed)
+        sign = 1 if study.direction == StudyDirection.MINIMIZE else -1
+        done = [
+            (to_unit(one.params, search_space), sign * (one.value or 0.0))
+            for one in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        ]
+        size = optimizer.population_size
+        for start in range(0, len(done) - size + 1, size):
+            optimizer.tell(done[start : start + size])
+        return from_unit(optimizer.ask(), search_space)
 
     def sample_independent(
-        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: Any
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
     ) -> Any:
-        sampler = self.make(self._seed_of(param_name))
-        return sampler.sample_independent(study, trial, param_name, param_distribution)
+        self._raise_error_if_multi_objective(study)
+        return self.random.sample_independent(study, trial, param_name, param_distribution)
 
 
-FAIL = TrialState.FAIL
-MAX_DUPLICATES = 3  # samples in a row that were tried before; then an untried combination is taken
-MAX_RANDOM = 100  # random samples of a space that is too large to list
+def scale(one: NumberDistribution) -> tuple[float, float]:
+    """The ends of a range, logarithmic where it is. With steps, each value has an equal share."""
+    half = (one.step or 0) / 2
+    low, high = one.low - half, one.high + half
+    return (math.log(low), math.log(high)) if one.log else (low, high)
 
 
-def next_trial(study: Study) -> tuple[optuna.Trial, Values] | None:
-    """Begin a trial and return it with its config values; the caller holds the study's lock.
-
-    Returns None where every combination has been tried. A worker that is killed here and called
-    again ends with the same trial: duplicates are counted in the database, not by the worker.
-    """
-    for _ in range(MAX_DUPLICATES):
-        if _duplicates_at_end(study) >= MAX_DUPLICATES:
-            break
-        if found := _ask(study, study.options.SAMPLER):
-            return found
-    if size_of(study.space) > MAX_LISTED:  # a sampler may stay at one point, such as a corner
-        attempts = (_ask(study, "random") for _ in range(MAX_RANDOM))
-        return next(filter(None, attempts), None)
-    untried = _untried(study)
-    if untried is None:
-        return None
-    study.optuna.enqueue_trial(untried)
-    return _ask(study, study.options.SAMPLER)
+def to_unit(params: Mapping[str, Any], space: Mapping[str, Any]) -> np.ndarray:
+    """A trial's ranges between 0 and 1, [n]."""
+    found = []
+    for name, one in space.items():
+        low, high = scale(one)
+        value = math.log(params[name]) if one.log else params[name]
+        found.append((value - low) / (high - low))
+    return np.array(found)
 
 
-def _duplicates_at_end(study: Study) -> int:
-    """How many of the last trials in a row were duplicates."""
-    last = reversed(study.optuna.get_trials(deepcopy=False))
-    return sum(1 for _ in takewhile(lambda one: one.state == FAIL and is_duplicate(one), last))
-
-
-def _ask(study: Study, sampler: str) -> tuple[optuna.Trial, Values] | None:
-    """A queued trial, or one by a sampler; None where its values were tried before."""
-    earlier = study.optuna.get_trials(deepcopy=False)
-    waiting = (one.number for one in earlier if one.state == TrialState.WAITING)
-    number = next(waiting, len(earlier)) + skipped_numbers(study.optuna)
-    study.optuna.sampler = TrialSampler(SAMPLERS.load(sampler), study.subject.seed, number)
-    trial = study.optuna.ask()
-    values = suggest(study.space, trial)
-    key = params_key(trial.params)
-    for one in without_duplicates(earlier):
-        if one.state != TrialState.WAITING and params_key(one.params) == key:
-            trial.set_user_attr("duplicate_of", one.number)
-            trial.set_user_attr("reason", f"same values as trial {one.number}: not run")
-            study.optuna.tell(trial, state=TrialState.FAIL)
-            return None
-    return trial, values
-
-
-def _untried(study: Study) -> Values | None:
-    """A random combination of a listed space that was not tried; None where there is none."""
-    tried = {params_key(trial.params) for trial in study.trials()}
-    left = [one for one in combinations(study.space) if params_key(one) not in tried]
-    return Random(len(tried)).choice(left) if left else None
+def from_unit(units: np.ndarray, space: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of ranges, from numbers between 0 and 1, [n]."""
+    params: dict[str, Any] = {}
+    for unit, (name, one) in zip(units, space.items(), strict=True):
+        low, high = scale(one)
+        value = low + float(unit) * (high - low)
+        value = math.exp(value) if one.log else value
+        if one.step:
+            value = one.low + round((value - one.low) / one.step) * one.step
+        value = min(max(value, one.low), one.high)
+        params[name] = int(value) if isinstance(one, IntDistribution) else value
+    return params
