@@ -188,7 +188,7 @@ def compare_files(first: RunDir, again: RunDir) -> list[Comparison]:
 
 def digest_at(name: str, digests: Mapping[str, str]) -> str:
     """The digest of a file of this name, or in another folder by date; `absent` without one."""
-    from zoerefine.lab.runs.metrics.find_files import lasting_place  # late: it needs regex
+    from zoerefine.lab.runs.metrics.attempts import lasting_place  # late: it needs regex
 
     places = {lasting_place(other): digest for other, digest in digests.items()}
     return digests.get(name) or places.get(lasting_place(name), "absent")

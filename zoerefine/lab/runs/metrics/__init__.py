@@ -14,4 +14,4 @@ __all__ = [
 ]
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("find_files", "metric_log", "run_logs", "series")
+OPEN = ("attempts", "find_files", "metric_log", "run_logs", "series")

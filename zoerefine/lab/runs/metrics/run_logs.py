@@ -1,24 +1,26 @@
 """All logs of a run, and the metrics that they hold together."""
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import inf
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.metrics import csv_logs, text_logs
+from zoerefine.lab.runs.metrics.attempts import (
+    lasting_place,
+    named_points,
+    place_on_any_machine,
+)
 from zoerefine.lab.runs.metrics.find_files import (
     find_files,
     kind_of,
-    lasting_place,
     place_of_rows,
-    place_on_any_machine,
 )
 from zoerefine.lab.runs.metrics.metric_log import NAMED, Kind, MetricLog
 from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
@@ -27,7 +29,6 @@ from zoerefine.lab.runs.metrics.series import (
     Points,
     RunMetrics,
     as_series,
-    discard_after,
     same_number,
 )
 
@@ -268,53 +269,6 @@ class RunLogs:
         if any(log.points for log in rows):
             return [rows, [log for log in self.logs.values() if log.kind is Kind.OUTPUT]]
         return [rows, *others]
-
-
-def named_points(
-    logs: Sequence[MetricLog], restarted: float
-) -> Iterator[tuple[str, Points, float | None]]:
-    """The metrics of logs of one kind, and the final values that were reported beside them.
-
-    Those of equal name are told apart by their folders. Logs whose places differ only in a time or
-    version continue each other; where the job was started again, the first log of that attempt
-    from its first step on.
-
-    Args:
-        restarted: when it was, in seconds since the epoch; 0 where it was not.
-    """
-    if restarted:
-        logs = sorted(logs, key=lambda log: not log.is_before(restarted))
-    found: dict[str, dict[str, Points]] = {}
-    ends: dict[tuple[str, str], float | None] = {}
-    later: set[tuple[str, str]] = set()
-    places_of = [lasting_place(place_on_any_machine(log)) for log in logs]
-    restarts = {
-        (place, name)
-        for place, log in zip(places_of, logs, strict=True)
-        for name, one in log.counted.items()
-        if one.restarts
-    }
-    for place, log in zip(places_of, logs, strict=True):
-        for name, points in log.points.items():
-            if (place, name) in restarts:  # also where this log is of one epoch
-                points = log.counted[name].by_coarse or points
-            if not points or name in log.repeated:  # or discarded, or damaged
-                continue
-            ends[name, place] = log.reported.get(name)
-            known = found.setdefault(name, {}).setdefault(place, {})
-            if restarted and (name, place) not in later and not log.is_before(restarted):
-                later.add((name, place))
-                discard_after(known, min(points))
-            known.update(points)
-    for name, places in found.items():
-        first = next(iter(places.values()))
-        if logs[0].kind is Kind.DOCUMENT and all(points == first for points in places.values()):
-            places = {"": first}  # all_results.json repeats what others state
-        common = os.path.commonpath(places)
-        for place, points in places.items():
-            inner = PurePosixPath(place).relative_to(common)
-            full = str(inner / name) if inner.parts and len(places) > 1 else name
-            yield full, points, ends.get((name, place))
 
 
 def rows_without_steps(log: MetricLog) -> str:
