@@ -24,7 +24,7 @@ def train(cfg: "CfgNode") -> RunDir:
     checkpoint has been written.
     """
     from zoerefine.base.config import load_config
-    from zoerefine.base.machine.device import as_in_a_new_process
+    from zoerefine.base.machine.one_at_a_time import as_in_a_new_process
     from zoerefine.depth.training.job import run_training
 
     with as_in_a_new_process():
@@ -38,7 +38,7 @@ def search(cfg: "CfgNode") -> RunDir:
     where there is nothing to search, or every trial failed.
     """
     from zoerefine.base.config import load_config
-    from zoerefine.base.machine.device import as_in_a_new_process
+    from zoerefine.base.machine.one_at_a_time import as_in_a_new_process
 
     cfg = load_config(cfg)
     with as_in_a_new_process():  # imports, too: rich draws random numbers in one
@@ -64,7 +64,7 @@ def export(run: RunDir | str | Path, engine: str = "auto", precision: str = "aut
         UserError: no trained weights; the engine cannot be built here, or is too far from the
             refiner.
     """
-    from zoerefine.base.machine.device import as_in_a_new_process
+    from zoerefine.base.machine.one_at_a_time import as_in_a_new_process
     from zoerefine.depth.exporting.export import export as build
 
     with as_in_a_new_process():

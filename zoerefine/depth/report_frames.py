@@ -13,7 +13,7 @@ import torch
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import jpeg_bytes
-from zoerefine.base.machine.device import as_in_a_new_process
+from zoerefine.base.machine.one_at_a_time import as_in_a_new_process
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data.cache.cache import Cache
