@@ -1,4 +1,6 @@
-"""Threads that work ahead of the code that consumes their results, and waiting for Ctrl-C."""
+"""Threads that work ahead of the code that consumes their results, a timeline of what they do, and
+waiting for Ctrl-C.
+"""
 
 import queue
 import threading
@@ -7,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 S = TypeVar("S")
@@ -108,3 +111,47 @@ def repeating(action: Callable[[], None], every_s: float) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+
+
+@dataclass(frozen=True)
+class Span:
+    """Work on one batch: a bar of the drawing. Times are seconds since the timeline began."""
+
+    row: str
+    batch: int
+    start: float
+    end: float
+
+
+class Timeline:
+    """Collects spans from any thread."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self._began = time.perf_counter()
+
+    @contextmanager
+    def span(self, row: str, batch: int) -> Iterator[None]:
+        """Record when the block begins and ends."""
+        start = self.now()
+        try:
+            yield
+        finally:
+            self.spans.append(Span(row, batch, start, self.now()))
+
+    def now(self) -> float:
+        """Seconds since the timeline began."""
+        return time.perf_counter() - self._began
+
+
+class NoTimeline(Timeline):
+    """Records nothing."""
+
+    @contextmanager
+    def span(self, row: str, batch: int) -> Iterator[None]:
+        yield
+
+
+def thread_row(prefix: str) -> str:
+    """The row of the calling thread."""
+    return f"{prefix} {threading.current_thread().name.rpartition('_')[2]}"

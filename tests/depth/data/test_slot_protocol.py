@@ -10,7 +10,7 @@ import pytest
 
 from tests.depth.data.simulated_gpu import OLD, SimulatedGPU
 from tests.depth.mutants import mutant_of
-from zoerefine.base.timeline import NoTimeline
+from zoerefine.base.threads import NoTimeline
 from zoerefine.depth.data.loading import prefetch
 
 BATCHES, ROWS = 10, 3

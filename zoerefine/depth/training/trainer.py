@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from zoerefine.base.config import Config
 from zoerefine.base.machine.device import compute_dtype, make_deterministic, pick_device
 from zoerefine.base.ranks import max_over_ranks, rank, world_size
-from zoerefine.base.timeline import Timeline
+from zoerefine.base.threads import Timeline
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.loading.loader import Loader

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.machine.memory import aligned_empty
-from zoerefine.base.timeline import NoTimeline, Timeline, thread_row
+from zoerefine.base.threads import NoTimeline, Timeline, thread_row
 from zoerefine.depth.data.cache.cache import WORD_BYTES, Cache, Field
 from zoerefine.depth.data.loading.sampler import Order, Sampler
 

@@ -10,7 +10,7 @@ import torch
 from zoerefine.base.config import Config
 from zoerefine.base.files.atomic import replacing
 from zoerefine.base.progress import track
-from zoerefine.base.timeline import Span, Timeline
+from zoerefine.base.threads import Span, Timeline
 from zoerefine.depth.data.cache.cache import MappedRecords, Records
 from zoerefine.depth.data.loading.prefetch import WAIT
 from zoerefine.depth.training.job import prepare
