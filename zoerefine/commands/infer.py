@@ -209,8 +209,8 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     """Open and check all inputs; nothing is written before. With --measured also its room."""
     from zoerefine.depth.data.metric_points import SUFFIXES, PointFiles
     from zoerefine.depth.data.networks.source import check_source
+    from zoerefine.depth.exporting import NO_CONFIDENCE
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
-    from zoerefine.depth.exporting.outputs import NO_CONFIDENCE
     from zoerefine.depth.infer.inference import Inference, check_files, points_alone, with_spread
     from zoerefine.depth.infer.pictures import remove_parts
     from zoerefine.depth.infer.point_cloud import CameraOptions

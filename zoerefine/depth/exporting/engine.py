@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.depth.exporting.outputs import NO_CONFIDENCE
+from zoerefine.depth.exporting import NO_CONFIDENCE
 from zoerefine.depth.points.channels import HINTS, NO_HINTS, RGB, channels_of
 
 if TYPE_CHECKING:

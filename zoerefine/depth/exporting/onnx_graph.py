@@ -19,7 +19,7 @@ from onnx_ir.tape import Tape
 from torch import nn
 
 from zoerefine.depth.data.depth_codec import VALID_SHARE, ZOE_UNIT_M
-from zoerefine.depth.exporting.outputs import SPREAD_UNITS
+from zoerefine.depth.exporting import SPREAD_UNITS
 from zoerefine.depth.exporting.precision import LARGEST_CODE, SMALLEST_CODE
 from zoerefine.depth.exporting.shipped_module import UNKNOWN_SPREAD
 from zoerefine.depth.exporting.source import ExportSource

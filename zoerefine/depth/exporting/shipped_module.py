@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from zoerefine.depth.data.area_mean import area_mean
 from zoerefine.depth.data.depth_codec import VALID_SHARE, ZOE_UNIT_M
-from zoerefine.depth.exporting.outputs import SPREAD_UNITS
+from zoerefine.depth.exporting import SPREAD_UNITS
 from zoerefine.depth.model import RefinerNetwork
 
 UNKNOWN_SPREAD = 65535.0  # the largest value: where no pixel around was valid for the core

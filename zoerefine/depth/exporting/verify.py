@@ -13,8 +13,8 @@ from torch import Tensor
 from zoerefine.base.depth_limits import FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.exporting import SPREAD_UNITS
 from zoerefine.depth.exporting.engine_kinds import Forward, last_line
-from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 
 # The largest allowed difference from eager fp32: metres at the worst pixel indoors, and mean
 # relative depth (AbsRel against eager). The second is also for the mean difference of spread,

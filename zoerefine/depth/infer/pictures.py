@@ -20,8 +20,8 @@ from zoerefine.base.progress import track
 from zoerefine.depth.data.cache.decode import read_truth_m
 from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.exporting import SPREAD_UNITS
 from zoerefine.depth.exporting.bundle.bundle import Engine
-from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 from zoerefine.depth.infer.inference import POINTS_ALONE, Done, Inference
 from zoerefine.depth.infer.results import (
     COLORS,

@@ -30,7 +30,7 @@ from zoerefine.base.files.foreign import JSON_MARK, is_ours, refuse_foreign
 from zoerefine.base.progress import say, warn
 from zoerefine.depth.data.depth_codec import SCALE, ZOE_UNIT_M
 from zoerefine.depth.data.networks.source import FILE as PSEUDO_SOURCE_FILE
-from zoerefine.depth.exporting.outputs import OUTPUTS
+from zoerefine.depth.exporting import OUTPUTS
 from zoerefine.depth.infer.point_cloud import CameraOptions, is_whole_ply, ply
 
 BUNDLE, COMMIT, INPUTS = "zoerefine-bundle", "zoerefine-commit", "zoerefine-inputs"

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
-from zoerefine.depth.exporting.outputs import SPREAD_UNITS
+from zoerefine.depth.exporting import SPREAD_UNITS
 
 UNITS = ZOE_UNIT_M, 1 / SPREAD_UNITS  # of an engine's outputs: metres and log depth
 LARGEST = 65535

@@ -10,7 +10,7 @@ import numpy as np
 
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
 from zoerefine.depth.data.metric_points import MetricPoints
-from zoerefine.depth.exporting.outputs import SPREAD_UNITS
+from zoerefine.depth.exporting import SPREAD_UNITS
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,6 +17,7 @@ from zoerefine.base.files.atomic import read_regular_file, replacing
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import say
 from zoerefine.base.run_dir import ENGINE, RunDir
+from zoerefine.depth.exporting import OUTPUTS
 from zoerefine.depth.exporting.bundle import containers
 from zoerefine.depth.exporting.bundle.manifest import check_fields, plain
 from zoerefine.depth.exporting.bundle.trust import is_trusted, require_trust, trust
@@ -29,7 +30,6 @@ from zoerefine.depth.exporting.engine_kinds import (
     check_requirements,
     engine_kind,
 )
-from zoerefine.depth.exporting.outputs import OUTPUTS
 
 if TYPE_CHECKING:  # reading a manifest does not import torch
     import torch

@@ -20,6 +20,7 @@ from torch import Tensor
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.device import has_bf16
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.exporting import SPREAD_UNITS
 from zoerefine.depth.exporting.bundle.containers import OPENVINO, new_archive
 from zoerefine.depth.exporting.engine_kinds import (
     INSTALLED,
@@ -29,7 +30,6 @@ from zoerefine.depth.exporting.engine_kinds import (
     Forward,
     last_line,
 )
-from zoerefine.depth.exporting.outputs import SPREAD_UNITS
 from zoerefine.depth.exporting.precision import LARGEST_CODE, SMALLEST_CODE
 from zoerefine.depth.exporting.shipped_module import PrePostProcessing
 from zoerefine.depth.exporting.source import ExportSource
