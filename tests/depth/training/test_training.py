@@ -296,7 +296,7 @@ def test_a_damaged_checkpoint_is_skipped(tmp_path, capsys):
     newest.write_bytes(data)
     assert checkpoint.load_checkpoint(tmp_path)["step"] == 2
     assert "is damaged" in capsys.readouterr().err
-    checkpoint.rename_damaged(tmp_path, 2)
+    checkpoint.rename_damaged(tmp_path, {"step": 2})
     assert newest.with_suffix(".damaged").exists()
     assert checkpoint.checkpoint_files(tmp_path) == [older]
     assert checkpoint.load_checkpoint(tmp_path)["step"] == 2

@@ -106,3 +106,19 @@ def refuse_another_folder(run: RunDir, bound: Mapping[str, Any]) -> None:
             f"{run.path} belongs to another study, or to other code, data or values: remove that "
             "folder, or give another RUN.NAME"
         )
+
+
+def refuse_another_checkpoint(
+    run: RunDir, state: Mapping[str, Any] | None, ours: Mapping[str, Any]
+) -> None:
+    """Raises `UserError`, naming the difference, where a checkpoint belongs to another run."""
+    if not state:
+        return
+    there = state.get("binding") or {}
+    for key in [*ours, *(key for key in there if key not in ours)]:
+        if there.get(key) != ours.get(key):
+            raise UserError(
+                f"the checkpoints in {run.checkpoints} belong to another run: {key} is "
+                f"{there.get(key)!r} there and {ours.get(key)!r} here; remove them, or give "
+                "another RUN.NAME"
+            )

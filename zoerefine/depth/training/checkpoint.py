@@ -97,37 +97,16 @@ def load_checkpoint(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def rename_damaged(folder: Path, step: int) -> None:
-    """Rename checkpoints after `step`, the loaded one: they would count as the newest ones."""
+def rename_damaged(folder: Path, loaded: Mapping[str, Any] | None) -> None:
+    """Rename checkpoints after the `loaded` one, once every rank has it: they are damaged, and
+    would count as the newest ones."""
+    ranks.wait_for_all()
+    if not ranks.is_writer():
+        return
+    step = loaded["step"] if loaded else -1
     for path in checkpoint_files(folder):
         if int(path.name.split("-")[1]) > step:
             path.rename(path.with_suffix(".damaged"))
-
-
-def resume(run: RunDir, bound: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What `load_checkpoint` finds, on every rank. Later, damaged checkpoints are renamed.
-
-    Raises `UserError`, naming the difference, where it belongs to another run.
-
-    Args:
-        bound: what the run belongs to (binding.py).
-    """
-    state = load_checkpoint(run.checkpoints)
-    if state:
-        _refuse_another(run.checkpoints, state.get("binding") or {}, bound)
-    ranks.wait_for_all()  # until every rank has read the checkpoint
-    if ranks.is_writer():
-        rename_damaged(run.checkpoints, state["step"] if state else -1)
-    return state
-
-
-def _refuse_another(folder: Path, there: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
-    for key in [*ours, *(key for key in there if key not in ours)]:
-        if there.get(key) != ours.get(key):
-            raise UserError(
-                f"the checkpoints in {folder} belong to another run: {key} is {there.get(key)!r} "
-                f"there and {ours.get(key)!r} here; remove them, or give another RUN.NAME"
-            )
 
 
 def set_aside(run: RunDir) -> None:

@@ -22,7 +22,11 @@ from zoerefine.depth.data.cache.verification import BackgroundVerification, Dama
 from zoerefine.depth.data.inspect.inspection import check_measured
 from zoerefine.depth.data.split import Split, write_or_check_split
 from zoerefine.depth.training import checkpoint, ending
-from zoerefine.depth.training.binding import binding, require_recorded
+from zoerefine.depth.training.binding import (
+    binding,
+    refuse_another_checkpoint,
+    require_recorded,
+)
 from zoerefine.depth.training.point_inputs import training_transform
 from zoerefine.depth.training.run_log import RunLog
 from zoerefine.depth.training.start_weights import seen_before
@@ -102,7 +106,9 @@ class Loop:
     ) -> None:
         self.cfg, self.run, self.trainer, self.report = cfg, run, trainer, report
         self.bound, self.verification = bound, verification
-        state = checkpoint.resume(run, bound)
+        state = checkpoint.load_checkpoint(run.checkpoints)
+        refuse_another_checkpoint(run, state, bound)
+        checkpoint.rename_damaged(run.checkpoints, state)
         if state:
             trainer.restore(state)
             say(f"{run.path}: going on from step {trainer.step} of {trainer.steps}")
