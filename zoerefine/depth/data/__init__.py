@@ -8,6 +8,7 @@ OPEN = (
     "cache",
     "dataset",
     "depth_codec",
+    "frame_order",
     "inspect",
     "intrinsics",
     "layouts",

@@ -26,8 +26,8 @@ from zoerefine.base.files.images import (
 )
 from zoerefine.base.progress import say, warn
 from zoerefine.depth.data.cache.decode import read_zoe
-from zoerefine.depth.data.dataset import number_order
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
+from zoerefine.depth.data.frame_order import number_order
 from zoerefine.depth.data.intrinsics import Cameras
 from zoerefine.depth.data.layouts.readers import stated_intrinsics
 from zoerefine.depth.data.networks import load_network

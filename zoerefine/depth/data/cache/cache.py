@@ -26,7 +26,8 @@ from zoerefine.base.depth_limits import FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json, write_json
 from zoerefine.base.machine.memory import PAGE, aligned_empty, free_memory
-from zoerefine.depth.data.dataset import Clip, follows
+from zoerefine.depth.data.dataset import Clip
+from zoerefine.depth.data.frame_order import follows
 from zoerefine.depth.data.metric_points import MAX_POINTS
 from zoerefine.depth.data.networks.source import UNKNOWN, PseudoSource, source_from_json
 

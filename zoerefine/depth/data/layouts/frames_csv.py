@@ -21,8 +21,9 @@ from pathlib import Path
 from zoerefine.base.errors import UserError, number
 from zoerefine.base.files.atomic import replacing
 from zoerefine.base.files.images import read_values
-from zoerefine.depth.data.dataset import Clip, Dataset, Frame, in_order
+from zoerefine.depth.data.dataset import Clip, Dataset, Frame
 from zoerefine.depth.data.depth_codec import MILLIMETRES, DepthEncoding
+from zoerefine.depth.data.frame_order import in_order
 from zoerefine.depth.data.intrinsics import Intrinsics, checked_intrinsics
 from zoerefine.depth.data.layouts.csv_table import CsvTable, Row
 
