@@ -12,7 +12,7 @@ from zoerefine.base.yaml.equal_values import differing, exact_text_at
 from zoerefine.lab.analysis.group_names import group_names, metric_texts, shortened
 from zoerefine.lab.analysis.groups import without_code
 from zoerefine.lab.launch.git.commands import GitError, git
-from zoerefine.lab.launch.record.results import left_digests
+from zoerefine.lab.launch.record.comparison import left_digests
 from zoerefine.lab.runs.find import find_runs
 from zoerefine.lab.runs.metrics.series import same_number
 from zoerefine.lab.runs.read import read_run

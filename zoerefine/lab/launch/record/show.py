@@ -12,8 +12,8 @@ from typing import Any
 from zoerefine.base.errors import UserError, counted, first_few, visible
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.job import JOB_OPTIONS, NO_CONFIG, launch_words, recorded_job
+from zoerefine.lab.launch.record.comparison import left_digests, weight_digests
 from zoerefine.lab.launch.record.provenance import seed_of
-from zoerefine.lab.launch.record.results import left_digests, weight_digests
 from zoerefine.lab.runs.metrics import read_metrics
 
 # What a launcher records of every job, and what a second launch needs.

@@ -29,7 +29,7 @@ from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.job import LIMIT_BYTES
 from zoerefine.lab.launch.record import provenance
-from zoerefine.lab.launch.record.results import result_digests
+from zoerefine.lab.launch.record.comparison import result_digests
 from zoerefine.lab.launch.workspace.record import (
     digest_content,
     is_log,
