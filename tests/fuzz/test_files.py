@@ -16,7 +16,7 @@ from zoerefine.base.files.images import picture_size, png_is_intact, png_text, r
 from zoerefine.depth.data.inspect.inspection import inspect
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.networks.onnx import read_description
-from zoerefine.depth.data.networks.source import source_of
+from zoerefine.depth.data.networks.pseudo_source import source_of
 
 CONFIGS = [path.read_bytes() for path in sorted((CHECKOUT / "configs").glob("*.yaml"))]
 

@@ -141,8 +141,9 @@ def prepared(args: argparse.Namespace) -> "Iterator[BagJob]":
 
 def load_engine(path: Path, trusted: bool) -> "Engine":
     """The engine of a bundle or a run, with its warnings printed."""
-    from zoerefine.depth.data.networks.source import UNKNOWN, check_source
+    from zoerefine.depth.data.networks.pseudo_source import UNKNOWN
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
+    from zoerefine.depth.infer.same_network import check_source
 
     bundle = bundle_of(path)
     engine = load_bundle(bundle, trusted)

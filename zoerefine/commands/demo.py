@@ -205,7 +205,7 @@ def clip_folders(frames: "Sequence[Frame]", links: Path) -> dict[str, Path]:
     if are_apart and all([path.stem for path in paths] == stems for paths in known.values()):
         return {option: paths[0].parent for option, paths in known.items()}
 
-    from zoerefine.depth.data.networks.source import UNKNOWN, source_of, write_source
+    from zoerefine.depth.data.networks.pseudo_source import UNKNOWN, source_of, write_source
 
     shutil.rmtree(links, ignore_errors=True)
     for option in known:

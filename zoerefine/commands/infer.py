@@ -208,7 +208,6 @@ def check(args: argparse.Namespace) -> None:
 def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     """Open and check all inputs; nothing is written before. With --measured also its room."""
     from zoerefine.depth.data.metric_points import SUFFIXES, PointFiles
-    from zoerefine.depth.data.networks.source import check_source
     from zoerefine.depth.exporting import NO_CONFIDENCE
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
     from zoerefine.depth.infer.inference import Inference, check_files, points_alone, with_spread
@@ -220,8 +219,8 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
         check_separate,
         check_writable,
         refuse_one_folder,
-        refuse_refined,
     )
+    from zoerefine.depth.infer.same_network import check_source, refuse_refined
     from zoerefine.depth.infer.sources import DepthFiles, load_network_depth, open_source
     from zoerefine.depth.infer.video import check_encoder
 

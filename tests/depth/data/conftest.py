@@ -8,7 +8,7 @@ import pytest
 
 from zoerefine.depth.data.cache.pack import build_cache
 from zoerefine.depth.data.layouts.readers import open_dataset
-from zoerefine.depth.data.networks.source import DepthNetwork, PseudoSource
+from zoerefine.depth.data.networks.pseudo_source import DepthNetwork, PseudoSource
 
 
 @pytest.fixture

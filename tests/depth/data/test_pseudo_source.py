@@ -13,7 +13,7 @@ from zoerefine.depth.data.cache.cache import open_cache, write_header
 from zoerefine.depth.data.cache.pack import build_cache
 from zoerefine.depth.data.inspect.inspection import inspect
 from zoerefine.depth.data.layouts.readers import open_dataset
-from zoerefine.depth.data.networks import source
+from zoerefine.depth.data.networks import pseudo_source as source
 from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth
 
 ZOE = "zoe_depth_raw"

@@ -60,7 +60,7 @@ import sys, time
 from zoerefine.depth.data.networks import load_network
 from tests.depth.data.conftest import constant_network
 from zoerefine.depth.data.networks.add_pseudo import add_pseudo_depth
-from zoerefine.depth.data.networks.source import DepthNetwork
+from zoerefine.depth.data.networks.pseudo_source import DepthNetwork
 from zoerefine.depth.data.layouts.readers import open_dataset
 
 network = constant_network()

@@ -12,7 +12,12 @@ from PIL import Image
 from zoerefine.base.files.images import read_rgb
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.networks import load_network
-from zoerefine.depth.data.networks.source import SYNTHETIC, PseudoSource, source_of, write_source
+from zoerefine.depth.data.networks.pseudo_source import (
+    SYNTHETIC,
+    PseudoSource,
+    source_of,
+    write_source,
+)
 from zoerefine.depth.exporting.bundle.bundle import copy_bundle, read_bundle, read_manifest
 from zoerefine.depth.training.checkpoint import load_checkpoint
 

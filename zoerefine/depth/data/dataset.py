@@ -14,7 +14,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.depth.data.depth_codec import DepthEncoding
 from zoerefine.depth.data.intrinsics import Intrinsics
-from zoerefine.depth.data.networks.source import PseudoSource, sources_of
+from zoerefine.depth.data.networks.pseudo_source import PseudoSource, sources_of
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data import area_mean, depth_codec
 from zoerefine.depth.data.dataset import Dataset
 from zoerefine.depth.data.layouts.readers import open_dataset
-from zoerefine.depth.data.networks.source import source_from_json
+from zoerefine.depth.data.networks.pseudo_source import source_from_json
 from zoerefine.depth.data.split import read_split
 from zoerefine.depth.exporting.bundle.bundle import load_bundle, read_manifest, save_bundle
 from zoerefine.depth.exporting.bundle.trust import is_trusted

@@ -10,7 +10,7 @@ from zoerefine.base.depth_limits import NEAREST_M
 from zoerefine.base.errors import counted, first_few
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.write import dump_yaml
-from zoerefine.depth.data.networks.source import source_from_json
+from zoerefine.depth.data.networks.pseudo_source import source_from_json
 from zoerefine.depth.exporting.engine_kinds import requirement_words
 from zoerefine.depth.exporting.verify import tolerances
 from zoerefine.depth.metrics import arrow

@@ -14,6 +14,7 @@ OPEN = (
     "refiner",
     "results",
     "room",
+    "same_network",
     "sources",
     "video",
 )

@@ -79,7 +79,7 @@ class Refiner:
 
         engine = load_bundle(bundle_of(path), trust, cuda_graphs)
         if room:
-            from zoerefine.depth.data.networks.source import source_from_json
+            from zoerefine.depth.data.networks.pseudo_source import source_from_json
             from zoerefine.depth.infer.room import Room
 
             calibration = Room.load(room)

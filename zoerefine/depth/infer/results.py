@@ -29,7 +29,7 @@ from zoerefine.base.files.file_lock import lock, try_lock
 from zoerefine.base.files.foreign import JSON_MARK, is_ours, refuse_foreign
 from zoerefine.base.progress import say, warn
 from zoerefine.depth.data.depth_codec import SCALE, ZOE_UNIT_M
-from zoerefine.depth.data.networks.source import FILE as PSEUDO_SOURCE_FILE
+from zoerefine.depth.data.networks.pseudo_source import FILE as PSEUDO_SOURCE_FILE
 from zoerefine.depth.exporting import OUTPUTS
 from zoerefine.depth.infer.point_cloud import CameraOptions, is_whole_ply, ply
 
@@ -300,16 +300,6 @@ def check_writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise UserError(f"{folder} cannot be written to: {error.strerror}") from None
-
-
-def refuse_refined(paths: Iterable[Path]) -> None:
-    """Raises `UserError` where one of these files of pseudo depth is depth of an inference."""
-    for path in paths:
-        if bundle := images.png_text(path).get(BUNDLE):
-            raise UserError(
-                f"{path} is depth that bundle {bundle[:12]} has refined, no pseudo depth: give "
-                "what a network predicted, or accept it with --any-pseudo"
-            )
 
 
 def has_provenance(path: Path, provenance: Provenance) -> bool:

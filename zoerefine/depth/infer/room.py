@@ -21,7 +21,7 @@ from zoerefine.base.progress import say
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.intrinsics import Intrinsics, checked_intrinsics
 from zoerefine.depth.data.layouts.recordings import read_text
-from zoerefine.depth.data.networks.source import PseudoSource, source_from_json
+from zoerefine.depth.data.networks.pseudo_source import PseudoSource, source_from_json
 from zoerefine.depth.exporting import SPREAD_UNITS
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.inference import POINTS_ALONE, followed, require_one_size

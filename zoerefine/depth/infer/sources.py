@@ -31,7 +31,7 @@ from zoerefine.depth.data.frame_order import number_order
 from zoerefine.depth.data.intrinsics import Cameras
 from zoerefine.depth.data.layouts.readers import stated_intrinsics
 from zoerefine.depth.data.networks import load_network
-from zoerefine.depth.data.networks.source import (
+from zoerefine.depth.data.networks.pseudo_source import (
     DepthNetwork,
     PseudoSource,
     needs_intrinsics,

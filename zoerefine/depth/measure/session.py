@@ -17,7 +17,7 @@ from zoerefine.base.files.foreign import refuse_foreign
 from zoerefine.base.progress import track
 from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts.readers import UNPRINTABLE
-from zoerefine.depth.data.networks.source import PseudoSource
+from zoerefine.depth.data.networks.pseudo_source import PseudoSource
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.room import FrameDepth, Measuring, Room, depth_of, measured_room
 from zoerefine.depth.infer.sources import FrameSource, PseudoDepth

@@ -29,7 +29,7 @@ from zoerefine.base.machine.memory import PAGE, aligned_empty, free_memory
 from zoerefine.depth.data.dataset import Clip
 from zoerefine.depth.data.frame_order import follows
 from zoerefine.depth.data.metric_points import MAX_POINTS
-from zoerefine.depth.data.networks.source import UNKNOWN, PseudoSource, source_from_json
+from zoerefine.depth.data.networks.pseudo_source import UNKNOWN, PseudoSource, source_from_json
 
 SCHEMA = 5
 OWN_DIGEST = "header_sha256"

@@ -24,7 +24,7 @@ from zoerefine.depth.data.cache import decode
 from zoerefine.depth.data.dataset import Dataset
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.networks.add_pseudo import require_own_camera
-from zoerefine.depth.data.networks.source import PseudoSource, label_of, one_source
+from zoerefine.depth.data.networks.pseudo_source import PseudoSource, label_of, one_source
 
 MODULES = (decode, depth_codec, images)  # decide what a record holds
 LIBRARIES = (cv2, np, PIL)

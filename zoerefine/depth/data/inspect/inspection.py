@@ -19,7 +19,7 @@ from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.inspect.edge_alignment import SHIFT_TO_WARN, edge_alignment
 from zoerefine.depth.data.inspect.one_room import POINTS_OF_ONE_ROOM, compare_rooms
 from zoerefine.depth.data.networks.add_pseudo import require_own_camera
-from zoerefine.depth.data.networks.source import label_of
+from zoerefine.depth.data.networks.pseudo_source import label_of
 from zoerefine.depth.data.split import PARTS, Split
 
 FAULTS_SHOWN = 20

@@ -7,10 +7,10 @@ a path is.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zoerefine.depth.data.networks.source import DepthNetwork
+    from zoerefine.depth.data.networks.pseudo_source import DepthNetwork
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("add_pseudo", "source")
+OPEN = ("add_pseudo", "pseudo_source")
 
 ONNX = ".onnx"
 

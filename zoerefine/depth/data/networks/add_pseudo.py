@@ -15,7 +15,7 @@ from zoerefine.base.threads import submitted_ahead
 from zoerefine.depth.data.dataset import Dataset, Frame
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
 from zoerefine.depth.data.layouts.readers import load_layout
-from zoerefine.depth.data.networks import source as sources
+from zoerefine.depth.data.networks import pseudo_source as sources
 
 CAMERA = "zoerefine-camera"  # in a file's text: the camera that its metres depend on
 

@@ -32,7 +32,7 @@ from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.yaml.read import YamlError, load_yaml
 from zoerefine.depth.data.cache.decode import resize_rgb
 from zoerefine.depth.data.layouts.recordings import read_text
-from zoerefine.depth.data.networks import source
+from zoerefine.depth.data.networks import pseudo_source as source
 
 SUFFIXES = ".json", ".yaml"
 FOCAL = "focal"  # the key that may be left out

@@ -18,7 +18,7 @@ from zoerefine.base.errors import UserError, one_line, visible
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.machine.device import pick_device
 from zoerefine.depth.data.networks import zoedepth
-from zoerefine.depth.data.networks.source import (
+from zoerefine.depth.data.networks.pseudo_source import (
     DepthNetwork,
     PseudoSource,
     no_network,

@@ -19,7 +19,7 @@ from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import bar, say
 from zoerefine.depth.data.depth_codec import HABITATDYN, ZOEDEPTH
 from zoerefine.depth.data.layouts import habitatdyn
-from zoerefine.depth.data.networks.source import SYNTHETIC, write_source
+from zoerefine.depth.data.networks.pseudo_source import SYNTHETIC, write_source
 from zoerefine.depth.data.synthetic import world
 from zoerefine.depth.data.synthetic.errors import (
     ClipErrors,

@@ -6,7 +6,7 @@ Depth without one is of unknown origin.
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -222,18 +222,3 @@ def relative_depth(name: str, kind: str) -> UserError:
         f"{name} ({kind}) predicts relative depth, which has no unit: its scale and offset differ "
         "from picture to picture, so there are no metres to refine; give a metric model"
     )
-
-
-def check_source(bundle: Path, manifest: Mapping[str, Any], given: PseudoSource) -> None:
-    """Say where it is unknown whether a bundle was trained on pseudo depth of this network.
-
-    Raises `UserError` where it was trained on that of another one.
-    """
-    trained = source_from_json(manifest.get("pseudo"))
-    if not (trained.is_known and given.is_known):
-        say(f"{bundle} was trained on pseudo depth of: {trained}; it now refines that of: {given}")
-    elif not given.is_like(trained):
-        raise UserError(
-            f"{bundle} was trained on pseudo depth of {trained} and would refine that of {given}, "
-            "which has other errors: use the same network, or accept it with --any-pseudo"
-        )

@@ -1,0 +1,36 @@
+"""Whether pseudo depth is of the network that a bundle was trained on, and not refined already."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.files import images
+from zoerefine.base.progress import say
+from zoerefine.depth.data.networks.pseudo_source import PseudoSource, source_from_json
+from zoerefine.depth.infer.results import BUNDLE
+
+
+def check_source(bundle: Path, manifest: Mapping[str, Any], given: PseudoSource) -> None:
+    """Say where it is unknown whether a bundle was trained on pseudo depth of this network.
+
+    Raises `UserError` where it was trained on that of another one.
+    """
+    trained = source_from_json(manifest.get("pseudo"))
+    if not (trained.is_known and given.is_known):
+        say(f"{bundle} was trained on pseudo depth of: {trained}; it now refines that of: {given}")
+    elif not given.is_like(trained):
+        raise UserError(
+            f"{bundle} was trained on pseudo depth of {trained} and would refine that of {given}, "
+            "which has other errors: use the same network, or accept it with --any-pseudo"
+        )
+
+
+def refuse_refined(paths: Iterable[Path]) -> None:
+    """Raises `UserError` where one of these files of pseudo depth is depth of an inference."""
+    for path in paths:
+        if bundle := images.png_text(path).get(BUNDLE):
+            raise UserError(
+                f"{path} is depth that bundle {bundle[:12]} has refined, no pseudo depth: give "
+                "what a network predicted, or accept it with --any-pseudo"
+            )
