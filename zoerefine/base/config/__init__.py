@@ -38,7 +38,7 @@ OPEN = (
     "examples",
     "loading",
     "schema",
-    "search_values",
+    "search_ranges",
     "searched_keys",
     "study_keys",
     "training_keys",

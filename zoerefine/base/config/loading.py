@@ -19,7 +19,7 @@ from yacs.config import CfgNode
 
 from zoerefine.base.config.examples import config_file
 from zoerefine.base.config.schema import GROUPS, KEYS, SEARCH, Config, Key, check_combinations
-from zoerefine.base.config.search_values import read_search
+from zoerefine.base.config.searched_keys import read_search
 from zoerefine.base.config.value_types import (
     ListOf,
     OpenMapping,

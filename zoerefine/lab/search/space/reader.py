@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from zoerefine.base.config.search_values import is_range, is_single_value
-from zoerefine.base.config.searched_keys import OWN_KEYS, SearchedKeys
+from zoerefine.base.config.search_ranges import is_range
+from zoerefine.base.config.searched_keys import OWN_KEYS, SearchedKeys, is_single_value
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.equal_values import exact_text
 from zoerefine.lab.search.space.space import (

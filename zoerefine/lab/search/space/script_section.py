@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.config.schema import SEARCH
-from zoerefine.base.config.search_values import read_search
-from zoerefine.base.config.searched_keys import SearchedKeys
+from zoerefine.base.config.searched_keys import SearchedKeys, read_search
 from zoerefine.base.config.value_types import WrongValue, shown
 from zoerefine.base.errors import UserError
 from zoerefine.base.yaml.equal_values import same_data

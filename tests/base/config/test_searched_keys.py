@@ -5,7 +5,7 @@ import math
 import pytest
 
 from zoerefine.base.config import load_config
-from zoerefine.base.config.search_values import read_search
+from zoerefine.base.config.searched_keys import read_search
 from zoerefine.base.errors import UserError
 
 
