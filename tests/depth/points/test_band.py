@@ -8,9 +8,9 @@ from tests.depth.points.test_spread import covariances_of, points_of, scene
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints
 from zoerefine.depth.points import band as bands
 from zoerefine.depth.points import gaussian_process, spread
-from zoerefine.depth.points.conformal import quantile
 from zoerefine.depth.points.for_engines import WITHOUT_POINTS, points_alone_u16, spread_u16
 from zoerefine.depth.points.gaussian_process import Process
+from zoerefine.depth.points.room import quantile
 from zoerefine.depth.points.spread import spread_points
 
 

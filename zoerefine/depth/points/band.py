@@ -9,15 +9,15 @@ is from what points farther away predict for it, in the same standard deviations
 residuals as in Barber et al., Predictive inference with the jackknife+, 2021). Those that are
 nearer to it than a pixel is to its nearest point, in the median, are left out together with it:
 points in one row, or at the corners of one object, predict each other better than the rest of the
-picture. `conformal.py` joins the scores with those of other rooms.
+picture. `room.py` joins the scores with those of other rooms.
 """
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from zoerefine.depth.points.conformal import quantile
 from zoerefine.depth.points.gaussian_process import LOCAL, NOISE, SCALE, Process, kernel
+from zoerefine.depth.points.room import quantile
 from zoerefine.depth.points.spread import agreeing, depth_levels, grid_places, interpolated
 
 GRID = 12, 16, 8  # rows, columns, depths where the variance is computed

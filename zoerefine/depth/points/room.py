@@ -10,7 +10,7 @@ room is found with them. A distance between two pixels is linear in the coeffici
 estimate of the round before.
 
 The band around corrected depth is as wide as the measurements of each frame need it to be when the
-other frames predict them, and as other rooms need it (`conformal.py`).
+other frames predict them, and as other rooms need it.
 
 Importing this file does not import torch.
 """
@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zoerefine.depth.points.conformal import quantile
 from zoerefine.depth.points.room_prior import (
     CENTRE_M,
     FARTHEST_M,
@@ -37,6 +36,7 @@ ROUNDS = 25
 # Least relative error wants less than the median: depth * exp(-LEAN * pixel variance). More of it
 # is better on average, but costs rooms that are nearly right already.
 LEAN = 0.6
+COVERAGE = 0.9  # of a band
 BAND = 1.645  # standard deviations of 90% of a normal distribution
 # Scores of other rooms' pixels: those of a normal distribution, a little wider. Chosen, as OTHERS,
 # by the coverage in the rooms of benchmarks/measured.py.
@@ -369,3 +369,20 @@ def side_of(x01: float, y01: float) -> str:
     if row and column:
         return f"at the {row} {column}"
     return f"at the {column or row} edge" if row or column else "in the middle"
+
+
+def quantile(scores: Array, others: Array, weight: float) -> float:
+    """How wide a band of 90% is: the score that COVERAGE of all keep.
+
+    A score is an error in the standard deviations that were expected of it (split conformal
+    prediction, Lei et al. 2018, with scaled residuals). What was measured gives few of them.
+
+    Args:
+        others: scores of other rooms, which count as `weight` scores in all.
+    """
+    values = np.concatenate([scores, others])
+    weights = np.concatenate([np.ones(len(scores)), np.full(len(others), weight / len(others))])
+    order = np.argsort(values)
+    share = np.cumsum(weights[order]) / weights.sum()
+    last = min(int(np.searchsorted(share, COVERAGE)), len(values) - 1)
+    return float(values[order[last]])
