@@ -1,11 +1,17 @@
 """Engine kinds: what the module of a kind defines, and how a kind is found by its name.
 
+Last stand the files of a user's cache, in which the builders of kinds keep what only saves time.
+
 To add a kind, write one module that defines everything in `EngineKind`
 (`engines/torchscript_engine.py` is the simplest example), and add one row with its name to
 `zoerefine.base.registries.ENGINES`.
 """
 
-from collections.abc import Callable
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -13,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.files.atomic import replacing
 from zoerefine.base.registries import ENGINES
 from zoerefine.depth.exporting.bundle.containers import Container
 
@@ -191,3 +198,42 @@ def gpu_architecture() -> str:
         return "none"
     major, minor = torch.cuda.get_device_capability()
     return f"sm_{major}{minor}"
+
+
+def cache_file(*name: str) -> Path:
+    """A file that only saves time, in the user's cache folder: never an error when missing.
+
+    Its name has what must be equal to use it again.
+    """
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "zoerefine" / "-".join(name)
+
+
+def read_cache(path: Path) -> bytes | None:
+    """The content of a cache file; None if there is none, or it cannot be read."""
+    with suppress(OSError):
+        return path.read_bytes()
+    return None
+
+
+def write_cache(path: Path, data: bytes) -> None:
+    """Replace a cache file; nothing happens where it cannot be written."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary:
+            temporary.write_bytes(data)
+
+
+@contextmanager
+def private_copy(path: Path) -> Iterator[Path]:
+    """A copy of a cache file for a program that rewrites it; afterwards it replaces the file.
+
+    The copy's folder exists; the copy does not if there is no file yet.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        with suppress(OSError):
+            shutil.copyfile(path, copy)
+        yield copy
+        if data := read_cache(copy):
+            write_cache(path, data)

@@ -21,9 +21,9 @@ from zoerefine.depth.exporting.engine_kinds import (
     ArrayForward,
     BuiltEngine,
     Bundle,
+    cache_file,
     last_line,
 )
-from zoerefine.depth.exporting.engines.timing_cache import cache_file
 
 if TYPE_CHECKING:
     from zoerefine.depth.exporting.source import ExportSource

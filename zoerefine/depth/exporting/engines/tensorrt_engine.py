@@ -23,9 +23,10 @@ from zoerefine.depth.exporting.engine_kinds import (
     BROKEN,
     NOT_INSTALLED,
     BuiltEngine,
+    cache_file,
     gpu_architecture,
+    private_copy,
 )
-from zoerefine.depth.exporting.engines.timing_cache import cache_file, private_copy
 from zoerefine.depth.exporting.engines.torchscript_engine import frozen_archive, load
 from zoerefine.depth.exporting.precision import register_converter
 from zoerefine.depth.exporting.source import ExportSource

@@ -23,9 +23,11 @@ from zoerefine.depth.exporting.engine_kinds import (
     BuiltEngine,
     Bundle,
     Forward,
+    cache_file,
     gpu_architecture,
+    read_cache,
+    write_cache,
 )
-from zoerefine.depth.exporting.engines.timing_cache import cache_file, read_cache, write_cache
 from zoerefine.depth.exporting.engines.torchscript_engine import (
     archive,
     compile_script,
