@@ -191,20 +191,39 @@ def test_the_error_of_pseudo_depth_is_that_of_the_metrics(listed):
         assert f"pseudo depth: AbsRel {expected:.3f} before refinement" in report
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [("s1", "s1 "), ("room  a", "room a"), ("K\u00fcche", "Ku\u0308che")],
-    ids=["trailing space", "two spaces", "two ways to store an accent"],
-)
-@pytest.mark.parametrize("column", ["scene", "clip"])
-def test_names_that_look_alike_are_refused(listed, one, other, column):
+ALIKE = [("s1", "s1 "), ("room  a", "room a"), ("K\u00fcche", "Ku\u0308che")]
+ONE_ROOM = [("Kitchen", "kitchen"), ("living room", "living_room"), ("a-1", "a_1"), ("r07", "r7")]
+DIFFERENT = [("r0", "r00x"), ("r10", "r1"), ("v1.05", "v1.5"), ("r1_0", "r10"), ("x", "y")]
+
+
+def two_clips(listed, one, other, column):
+    """A list of two frames in clips or scenes of these names."""
     names = ({"clip": c, "scene": "s"} | {column: n} for c, n in (("k", one), ("l", other)))
     first, second = (f"{one['clip']},{{}}.png,{{}}.png,{{}}.png,{one['scene']}" for one in names)
     folder = listed(HEADER + ",scene", first.format(*"adz"), second.format(*"bef"))
     for source, copied in zip("adz", "bef", strict=True):
         shutil.copy(folder / f"{source}.png", folder / f"{copied}.png")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("column", "one", "other"),
+    [("clip", *names) for names in ALIKE] + [("scene", *names) for names in ALIKE + ONE_ROOM],
+)
+def test_names_that_look_alike_are_refused(listed, one, other, column):
     with pytest.raises(UserError, match=f"the {column}s .* look alike"):
-        open_dataset(folder)
+        open_dataset(two_clips(listed, one, other, column))
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_scenes_of_different_names_are_different_rooms(listed, one, other):
+    assert set(open_dataset(two_clips(listed, one, other, "scene")).scenes) == {one, other}
+
+
+def test_a_scene_that_some_lines_leave_empty_is_refused(listed):
+    """Its clip would be a room of its own beside other clips of that room."""
+    with pytest.raises(UserError, match=r"frames\.csv line 3: scene is empty, and line 2 has one"):
+        open_dataset(two_clips(listed, "kitchen", "", "scene"))
 
 
 def test_a_file_of_other_bits_than_the_rest_is_a_fault(listed):

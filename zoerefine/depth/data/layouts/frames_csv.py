@@ -47,12 +47,19 @@ def read(root: Path) -> Dataset:
     clips: dict[str, Clip] = {}
     units: dict[str, int] = {}
     scenes: dict[str, tuple[str, int]] = {}
+    has_scene: dict[bool, int] = {}
     for line, row in _rows(root):
         frame = _frame(root, row, line)
         frames.append(frame)
         _refuse_two_scenes(scenes, frame, root / MARK, line)
         _add_clip(clips, _clip(root, row, frame, line), f"{root / MARK} line {line}")
         units.setdefault(row.get("depth_unit_m", ""), line)
+        has_scene.setdefault(bool(row.get("scene")), line)
+    if len(has_scene) > 1:
+        raise UserError(
+            f"{root / MARK} line {has_scene[False]}: scene is empty, and line {has_scene[True]} "
+            "has one, so one room could be trained and tested on: fill the column, or leave it out"
+        )
     _refuse_duplicates(root, frames)
     return Dataset(
         root=root,

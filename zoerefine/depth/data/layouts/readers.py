@@ -73,7 +73,8 @@ def open_dataset(root: str | Path) -> Dataset:
 
 def check_names(dataset: Dataset) -> None:
     """Raises `UserError` for names that make a path outside the folder, that cannot be printed, or
-    that differ only by spaces or by how a letter with an accent is stored.
+    that differ only by spaces or by how a letter with an accent is stored; those of scenes also by
+    case, `_`, `-` or leading zeros.
 
     Pseudo depth is written to paths with the names of clips and frames, and messages show them.
     """
@@ -91,7 +92,10 @@ def check_names(dataset: Dataset) -> None:
     for what in ("scene", "clip"):
         seen: dict[str, str] = {}
         for name in sorted({getattr(frame, what) for frame in dataset.frames}):
-            other = seen.setdefault(" ".join(unicodedata.normalize("NFC", name).split()), name)
+            plain = unicodedata.normalize("NFC", name)
+            if what == "scene":
+                plain = re.sub(r"(?<![0-9.])0+(?=[0-9])", "", re.sub("[_-]", " ", plain.casefold()))
+            other = seen.setdefault(" ".join(plain.split()), name)
             if other != name:
                 raise UserError(
                     f"{dataset.root}: the {what}s {other!a} and {name!a} look alike, and one room "
