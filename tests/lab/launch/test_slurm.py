@@ -18,7 +18,8 @@ from zoerefine.base.registries import EXECUTORS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.cli import main
 from zoerefine.lab.launch.queue.executor import JobOutcome, Resources, open_executor
-from zoerefine.lab.launch.queue.slurm.submission import is_in_slurm, job_variables, sbatch_options
+from zoerefine.lab.launch.queue.slurm.sbatch_options import sbatch_options
+from zoerefine.lab.launch.queue.slurm.submission import is_in_slurm, job_variables
 
 # A training of thirty steps whose weights follow from the seed. After ten steps it waits for a
 # file. It saves its state after each step, or only when it is asked to stop.

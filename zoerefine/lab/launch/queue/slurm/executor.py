@@ -23,6 +23,7 @@ from zoerefine.base.errors import INTERRUPTED, KILLED, UserError
 from zoerefine.base.progress import warn
 from zoerefine.lab.launch.queue.executor import ExecutorBusy, JobOutcome, Resources
 from zoerefine.lab.launch.queue.slurm import commands, submission
+from zoerefine.lab.launch.queue.slurm.sbatch_options import check_partition_limits, sbatch_options
 
 WORDS = {
     "BeginTime": "Slurm starts it a little later",
@@ -86,9 +87,9 @@ def slurm_executor(resources: Resources) -> Iterator["SlurmExecutor"]:
         raise UserError(
             f"Slurm's command {program} is not on PATH: run this on a machine that submits jobs"
         )
-    submission.sbatch_options(resources)
+    sbatch_options(resources)
     if not resources.time:
-        submission.check_partition_limits(resources)
+        check_partition_limits(resources)
     yield SlurmExecutor(resources)
 
 
