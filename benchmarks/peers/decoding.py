@@ -15,7 +15,7 @@ import torch
 from side import BATCH, HEIGHT, WIDTH, serve
 from torch.utils.data import DataLoader, Dataset
 
-from zoerefine.depth.data.cache.packer import FramePacker
+from zoerefine.depth.data.cache.frame_packer import FramePacker
 from zoerefine.depth.data.layouts.readers import open_dataset
 
 

@@ -32,8 +32,8 @@ from zoerefine.depth.data.cache.cache import (
     write_header,
 )
 from zoerefine.depth.data.cache.decode import read_frame
+from zoerefine.depth.data.cache.frame_packer import FramePacker
 from zoerefine.depth.data.cache.pack import build_cache
-from zoerefine.depth.data.cache.packer import FramePacker
 from zoerefine.depth.data.cache.partial import PartialCache
 from zoerefine.depth.data.depth_codec import HABITATDYN
 from zoerefine.depth.data.layouts.readers import open_dataset

@@ -151,7 +151,7 @@ def test_a_changed_header_is_damage(packed, change):
 
 
 def test_a_cache_that_other_code_packed_is_named(world, packed, capsys, monkeypatch):
-    monkeypatch.setattr("zoerefine.depth.data.cache.packer.packing_code", lambda: "0" * 16)
+    monkeypatch.setattr("zoerefine.depth.data.cache.frame_packer.packing_code", lambda: "0" * 16)
     build(world, packed.folder.parent)
     assert f"{packed.folder} was packed by other code" in capsys.readouterr().err
 

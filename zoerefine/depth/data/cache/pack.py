@@ -22,7 +22,7 @@ from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.machine.memory import keep_freed_memory
 from zoerefine.base.progress import say, warn
 from zoerefine.depth.data.cache import cache as store
-from zoerefine.depth.data.cache.packer import FramePacker
+from zoerefine.depth.data.cache.frame_packer import FramePacker
 from zoerefine.depth.data.cache.partial import BROKEN_LIST, PartialCache
 from zoerefine.depth.data.dataset import Dataset
 

@@ -26,7 +26,7 @@ from zoerefine.base.files import atomic
 from zoerefine.base.machine.memory import aligned_empty
 from zoerefine.base.progress import bar, say, track
 from zoerefine.depth.data.cache import cache as store
-from zoerefine.depth.data.cache.packer import FramePacker
+from zoerefine.depth.data.cache.frame_packer import FramePacker
 
 FACTS = "partial.json"
 BROKEN_LIST = "broken.json"
