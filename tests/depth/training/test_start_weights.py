@@ -9,7 +9,9 @@ import torch
 
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
+from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.data.layouts.readers import open_dataset
+from zoerefine.depth.data.networks.pseudo_source import PseudoSource, write_source
 from zoerefine.depth.exporting.build import make_manifest
 from zoerefine.depth.exporting.model_card import held_out_results
 from zoerefine.depth.training.checkpoint import load_refiner, save_best
@@ -165,3 +167,16 @@ def test_a_scene_of_the_same_name_with_other_pictures_may_be_the_same_room(
     assert f"have seen other pictures in scenes of the same names: {alike}." in (
         capsys.readouterr().err
     )
+
+
+def test_weights_that_refined_the_depth_of_another_network_are_named(
+    finished, train, world, tmp_path, capsys
+):
+    data = Path(shutil.copytree(world, tmp_path / "other"))
+    write_source(data / habitatdyn.ZOE, PseudoSource("netB"))
+    run = train("TRAIN.FROM", finished.path, *QUICK, "DATA.ROOT", data)
+    assert "trained to refine the depth of synthetic (" in capsys.readouterr().err
+    train("TRAIN.FROM", run.path, *QUICK, "DATA.ROOT", data, name="same")
+    assert "trained to refine" not in capsys.readouterr().err
+    train("TRAIN.FROM", run.path, *QUICK, name="back")
+    assert "the depth of netB, these data have that of synthetic (" in capsys.readouterr().err

@@ -32,14 +32,18 @@ def identified(cfg: Config) -> dict[str, Any]:
 
 def deciding_files(cfg: Config) -> dict[str, dict[str, Any]]:
     """Path and digest of the files that FILE_KEYS name, by their fact in provenance.json; of
-    weights also the scenes that they have seen (`used_scenes`).
+    weights also the scenes that they have seen (`used_scenes`) and whose depth they refine.
 
     Raises `UserError` where there are no such weights, or the split is none.
     """
     found: dict[str, dict[str, Any]] = {}
     if start := find_start_weights(cfg):
-        place = str(start.path.absolute())
-        found["started_from"] = {"path": place, "sha256": start.digest, "scenes": start.scenes}
+        found["started_from"] = {
+            "path": str(start.path.absolute()),
+            "sha256": start.digest,
+            "scenes": start.scenes,
+            "pseudo": start.pseudo,
+        }
     if path := cfg.MODEL.PRETRAINED:
         try:
             found["pretrained"] = {"path": path, "sha256": digest_file(path)}

@@ -16,6 +16,7 @@ from zoerefine.base.config import Config, load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.networks.pseudo_source import source_from_json
 from zoerefine.depth.data.split import Split, read_split
 from zoerefine.depth.model import RefinerNetwork
 from zoerefine.depth.model.refiner import CALIBRATED
@@ -36,12 +37,15 @@ class StartWeights:
         weights: tensors of a refiner by name.
         digest: SHA-256 over them; for a run's best weights it is the run's `weights.sha256`.
         scenes: what `used_scenes` says of their run.
+        pseudo: what predicted the depth that they refine, as `PseudoSource.as_json`; None where it
+            is unknown.
     """
 
     path: Path
     weights: dict[str, Tensor]
     digest: str
     scenes: dict[str, str] | None
+    pseudo: dict[str, str] | None
 
 
 def find_start_weights(cfg: Config) -> StartWeights | None:
@@ -63,7 +67,7 @@ def find_start_weights(cfg: Config) -> StartWeights | None:
         raise UserError(f"TRAIN.FROM {path} differs from {recorded.name}: it was altered")
     if run.config_file.exists():
         refuse_another_network(path, load_config(run.config_file).MODEL, cfg.MODEL)
-    return StartWeights(path, weights, digest, used_scenes(run))
+    return StartWeights(path, weights, digest, used_scenes(run), run.recorded().get("pseudo"))
 
 
 def used_scenes(run: RunDir) -> dict[str, str] | None:
@@ -90,19 +94,24 @@ def seen_before(facts: Mapping[str, Any], split: Split) -> dict[str, Any]:
     Returns:
         {"seen_before": {"val", "test": held-out scenes that the weights before it were trained on
         or chosen by, "alike": those that share only their name with such a scene}}; None in the
-        place of the inner mapping where nothing is known of these weights.
+        place of the inner mapping where nothing is known of these weights. Where they refined the
+        depth of another network, its name is in "other_pseudo".
     """
     if "started_from" not in facts:
         return {}
+    now, before = (source_from_json(one.get("pseudo")) for one in (facts, facts["started_from"]))
+    other = before.is_known and not before.is_like(now)
+    pseudo = {"other_pseudo": str(before)} if other else {}
     if (earlier := facts["started_from"].get("scenes")) is None:
-        return {"seen_before": None}
+        return pseudo | {"seen_before": None}
     digests = facts["pictures"]
     found = {
         part: [scene for scene in getattr(split, part) if digests.get(scene) in earlier]
         for part in ("val", "test")
     }
     others = {*split.val, *split.test}.difference(*found.values())
-    return {"seen_before": found | {"alike": sorted(others.intersection(earlier.values()))}}
+    alike = sorted(others.intersection(earlier.values()))
+    return pseudo | {"seen_before": found | {"alike": alike}}
 
 
 def weights_file(place: Path) -> Path:

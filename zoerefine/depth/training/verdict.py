@@ -6,6 +6,7 @@ from typing import Any
 
 from zoerefine.base.errors import counted, first_few
 from zoerefine.base.registries import SELECTION_METRIC
+from zoerefine.depth.data.networks.pseudo_source import source_from_json
 
 # A refiner that uses its pseudo depth has a larger error with another scene's, by this factor.
 LEAST_DEPENDENCE = 1.05
@@ -76,6 +77,11 @@ def warnings(results: Mapping[str, Any]) -> list[str]:
     errors = {which: test.get(which, {}).get(SELECTION_METRIC) for which in DEPTHS}
     refined = errors["refined"]
     found = seen_lines(results)
+    if other := results.get("other_pseudo"):
+        found.append(
+            f"the weights of TRAIN.FROM were trained to refine the depth of {other}, these data "
+            f"have that of {source_from_json(results['pseudo'])}, which has other errors."
+        )
     if only_factor := (results.get("calibration") or {}).get("strength") == 0:
         found.append(
             f"this bundle multiplies by one factor, {factor(results)}: on the validation scenes "
