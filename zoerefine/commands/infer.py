@@ -279,6 +279,9 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
         check_writable(folder)
     for path in drawings:
         remove_parts(path)
+    if args.clouds and args.fov is None and not cameras():
+        warn(f"--clouds: the camera is not known, so a field of view of {FOV_DEG:g} degrees is "
+             "assumed: give --fov or --intrinsics")  # fmt: skip
     print_notes(bundle, engine.manifest)
     return Inference(engine, source, pseudo, results, points), room
 
@@ -293,13 +296,7 @@ def cameras_for(args: argparse.Namespace, source: "FrameSource") -> "Cameras":
 
     if args.intrinsics:
         return Cameras(checked_intrinsics(args.intrinsics, "--intrinsics"))
-    found = cameras_of(source) if args.fov is None else Cameras()
-    if args.clouds and args.fov is None and not found:
-        warn(
-            f"--clouds: the camera is not known, so a field of view of {FOV_DEG:g} degrees is "
-            "assumed: give --fov or --intrinsics"
-        )
-    return found
+    return cameras_of(source) if args.fov is None else Cameras()
 
 
 def room_for(

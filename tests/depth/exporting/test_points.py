@@ -91,7 +91,7 @@ def test_the_model_card_states_the_channels_of_points(builder):
     run = builder.run
     manifest = make_manifest(run, "torchscript", "fp32", RGB + HINTS)
     assert "0, 128, 0, 128" in inputs_and_outputs(
-        load_config(run.config_file), manifest | {"outputs": {}}
+        load_config(run.config_file), manifest | {"outputs": {}}, run.read_json(run.results_file)
     )
 
 
