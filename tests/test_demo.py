@@ -31,7 +31,8 @@ def test_files_that_infer_would_not_pair_by_name_are_linked(tmp_path):
         rows.append(",".join(["c", *names]))
     (tmp_path / "frames.csv").write_text("\n".join(rows))
     (tmp_path / "pseudo.json").write_text('{"name": "net", "digest": ""}')
-    found = clip_folders(open_dataset(tmp_path).frames, tmp_path / "links")
+    dataset = open_dataset(tmp_path)
+    found = clip_folders(dataset, dataset.frames, tmp_path / "links")
     for option, end in (("--rgb", ".jpg"), ("--depth", "_z.png"), ("--eval", "_d.png")):
         names = [path.resolve().name for path in sorted(found[option].glob("0*"))]
         assert names == [f"2{end}", f"10{end}"]
@@ -39,7 +40,31 @@ def test_files_that_infer_would_not_pair_by_name_are_linked(tmp_path):
 
 
 def test_folders_that_infer_pairs_by_name_are_given_as_they_are(world):
-    frames = [frame for frame in open_dataset(world).frames if frame.clip == "0000"]
-    found = clip_folders(frames, world / "links")
+    dataset = open_dataset(world)
+    frames = [frame for frame in dataset.frames if frame.clip == "0000"]
+    found = clip_folders(dataset, frames, world / "links")
     assert found == {"--rgb": frames[0].rgb.parent, "--depth": frames[0].zoe.parent,
                      "--eval": frames[0].depth.parent}  # fmt: skip
+
+
+def test_a_clip_in_a_folder_with_others_is_linked(tmp_path):
+    rows = ["clip,rgb,depth,pseudo"]
+    for folder in ("rgb", "depth", "pseudo"):
+        (tmp_path / folder).mkdir()
+    for number, clip in enumerate("aab"):
+        files = [f"rgb/{number}.jpg", f"depth/{number}.png", f"pseudo/{number}.png"]
+        for name in files:
+            cv2.imwrite(str(tmp_path / name), np.full((8, 8), number, np.uint16))
+        rows.append(",".join([clip, *files]))
+    (tmp_path / "frames.csv").write_text("\n".join(rows))
+    dataset = open_dataset(tmp_path)
+    found = clip_folders(dataset, dataset.frames[2:], tmp_path / "links")
+    assert [path.resolve().name for path in found["--rgb"].iterdir()] == ["2.jpg"]
+
+
+def test_too_few_scenes_are_named_before_any_work(tmp_path, capfd):
+    for name in ("a.jpg", "a.png"):
+        cv2.imwrite(str(tmp_path / name), np.ones((8, 8), np.uint16))
+    (tmp_path / "frames.csv").write_text("clip,rgb,depth,pseudo\na,a.jpg,a.png,a.png\n")
+    assert main(["demo", "--data", str(tmp_path)]) == 2
+    assert "has 1 scene, and the demo needs 3" in capfd.readouterr().err

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoerefine.base.config.examples import example_file
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, counted
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.progress import is_quiet
 from zoerefine.base.registries import SELECTION_METRIC
@@ -34,10 +34,11 @@ from zoerefine.cli import main
 
 sys.exit(main(["search", *sys.argv[1:]]))
 """
-STUDY = Path("runs/demo/latest")
+RUNS, NAME = Path("runs"), "demo"
 SYNTHETIC = Path("data/synthetic")
 SYNTHETIC_SIZE = ("--scenes", 20, "--clips", 1, "--frames", 12)
 FEW_SCENES = 8  # with fewer, shares of the scenes give no test scene
+LEAST_SCENES = 3  # for training, validation and test
 DEPTHS = "pseudo", "global_scale", "points", "refined", "refined_points"
 SHOWN = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")
 
@@ -72,12 +73,15 @@ def run_demo(data: Path | None) -> None:
 
     Raises `UserError` where the frames have no pseudo depth, or a step failed and printed why.
     """
+    from zoerefine.depth.data.cache.pack import cache_digest
     from zoerefine.depth.data.layouts.readers import open_dataset
 
-    start = time.monotonic()
+    start, name = time.monotonic(), NAME
     if data is not None:
         dataset = open_dataset(data)
         require_pseudo_depth(dataset)
+        require_scenes(dataset)
+        name += f"-{cache_digest(dataset, 96, 128)[:8]}"  # corrected data are other data
     os.chdir(demo_repository())
     if data is None:
         heading("1/6 write a small synthetic world in HabitatDyn's layout")
@@ -88,8 +92,8 @@ def run_demo(data: Path | None) -> None:
         command("data", "inspect", data)
 
     heading("2/6 check out HEAD into a workspace; there pack, search, and train the best trial")
-    launch(dataset)
-    study = RunDir(STUDY.resolve())
+    launch(dataset, name)
+    study = RunDir((RUNS / name / "latest").resolve())
     best = RunDir(study.path / "best")
     results = best.read_json(best.results_file)
 
@@ -101,7 +105,7 @@ def run_demo(data: Path | None) -> None:
     command("analyze", shown(study.path), "--out", shown(study.report))
 
     summary = summarize(study, best, results, picture)
-    write_json("runs/demo/summary.json", summary)
+    write_json(RUNS / name / "summary.json", summary)
     heading(f"6/6 results, after {time.monotonic() - start:.0f} s")
     print_tables(summary)
 
@@ -121,6 +125,15 @@ def demo_repository() -> Path:
         who = ("-c", "user.name=zoerefine demo", "-c", "user.email=demo@localhost")
         git(*who, "commit", "--quiet", "--no-verify", "--message", "The demo", folder=folder)
     return folder
+
+
+def require_scenes(dataset: "Dataset") -> None:
+    """Raise `UserError` for fewer scenes than a split needs."""
+    if len(dataset.scenes) < LEAST_SCENES:
+        raise UserError(
+            f"{dataset.root} has {counted(len(dataset.scenes), 'scene')}, and the demo needs "
+            f"{LEAST_SCENES}: for training, validation and test"
+        )
 
 
 def require_pseudo_depth(dataset: "Dataset") -> None:
@@ -158,9 +171,11 @@ def shown(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def launch(dataset: "Dataset") -> None:
+def launch(dataset: "Dataset", name: str) -> None:
     """Search and train from the HEAD of the demo's repository."""
     overrides: list[object] = ["DATA.ROOT", shown(dataset.root)]
+    if name != NAME:
+        overrides += ["RUN.NAME", name]
     if len(dataset.scenes) < FEW_SCENES:  # the last one becomes the test scene
         last = str([dataset.scenes[-1]])
         overrides += ["DATA.TEST_FRACTION", "0.0", "DATA.TEST_SCENES", last]
@@ -178,7 +193,7 @@ def infer(dataset: "Dataset", scene: str, study: RunDir, best: RunDir) -> Path:
     clip = next(frame.clip for frame in dataset.frames if frame.scene == scene)
     frames = [frame for frame in dataset.frames if (frame.scene, frame.clip) == (scene, clip)]
     picture = study.path / "refined" / f"{clip}.png"
-    places = clip_folders(frames, study.path / "refined" / "links")
+    places = clip_folders(dataset, frames, study.path / "refined" / "links")
     command(
         "infer",
         shown(best.bundle),
@@ -189,11 +204,11 @@ def infer(dataset: "Dataset", scene: str, study: RunDir, best: RunDir) -> Path:
     return picture
 
 
-def clip_folders(frames: "Sequence[Frame]", links: Path) -> dict[str, Path]:
-    """The folders for `infer`'s --rgb, --depth and --eval.
+def clip_folders(dataset: "Dataset", frames: "Sequence[Frame]", links: Path) -> dict[str, Path]:
+    """The folders for `infer`'s --rgb, --depth and --eval, with the frames of one clip.
 
-    They are the clip's own where its files are paired by their names, as `infer` does; else folders
-    of links in `links`.
+    They are the clip's own where these have no other pictures and its files are paired by their
+    names, as `infer` does; else folders of links in `links`.
     """
     files: dict[str, list[Path | None]]
     files = {"--rgb": [frame.rgb for frame in frames], "--depth": [frame.zoe for frame in frames],
@@ -201,7 +216,12 @@ def clip_folders(frames: "Sequence[Frame]", links: Path) -> dict[str, Path]:
     known = {option: [*filter(None, paths)] for option, paths in files.items() if any(paths)}
     stems = [frame.rgb.stem for frame in frames]
     own = {option: {path.parent for path in paths} for option, paths in known.items()}
-    are_apart = len(set().union(*own.values())) == len(own)
+    are_apart = len(set().union(*own.values())) == len(own) and not any(
+        folder in other.rgb.parents
+        for folder in own["--rgb"]
+        for other in dataset.frames
+        if other not in frames
+    )
     if are_apart and all([path.stem for path in paths] == stems for paths in known.values()):
         return {option: paths[0].parent for option, paths in known.items()}
 

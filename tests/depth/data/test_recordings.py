@@ -152,6 +152,12 @@ def test_a_tum_recording_that_cannot_be_used_is_one_error_with_its_line(tum, nam
         readers.open_dataset(folder)
 
 
+def test_tum_stamps_in_nanoseconds_are_named(tum):
+    folder = tum(pictures=("10000000000", "10040000000"), depths=("10010000000", "10050000000"))
+    with pytest.raises(UserError, match=r"of 2 pictures and 2 depth files .* times in seconds"):
+        readers.open_dataset(folder)
+
+
 stamps = st.lists(st.integers(0, 120), max_size=12)
 
 

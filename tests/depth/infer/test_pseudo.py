@@ -148,6 +148,17 @@ def test_depth_that_is_refined_already_is_refused_until_it_is_accepted(infer, cl
     infer(*words, "--any-pseudo")
 
 
+def test_depth_that_points_alone_corrected_is_named_so(infer, alone, clips):
+    Path("points").mkdir()
+    Path("points/0.csv").write_text("x,y,metres\n5,5,2.0\n")
+    shutil.copy("rgb/0000/00000.jpg", "0.jpg")
+    Path("given").mkdir()
+    shutil.copy("zoe/0000/00000.png", "given/0.png")
+    alone("--rgb", "0.jpg", "--depth", "given", "--points", "points", "--out", "once")
+    done = infer("--rgb", "0.jpg", "--depth", "once/depth", "--out", "twice", code=2)
+    assert "is depth that metric points have corrected, no pseudo depth" in done.err
+
+
 def test_depth_of_unknown_origin_is_refined_with_one_note(infer, clips):
     Path("zoe/pseudo.json").unlink()
     done = refine_files(infer)

@@ -13,6 +13,7 @@ they can be used from read-only storage.
 import errno
 import fcntl
 import os
+import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -97,6 +98,26 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         pass
     return pid > 0
+
+
+def process_line(pid: int, host: str) -> str:
+    """A process, whether it is stopped, and how to end it."""
+    where = f"process {pid} on {host or 'another machine'}"
+    if host == socket.gethostname() and is_stopped(pid):
+        return (
+            f"{where}, which is stopped: `kill -CONT {pid}` lets it save its checkpoint and end, "
+            f"`kill -9 {pid}` ends it"
+        )
+    return f"{where}: wait for it to end, or end it with `kill -9 {pid}` there"
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process of this machine is stopped, as by SIGSTOP or Ctrl-Z."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return bool(fields) and fields[0] in "Tt"
 
 
 def is_locked(path: Path) -> bool:

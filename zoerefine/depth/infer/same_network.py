@@ -8,6 +8,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files import images
 from zoerefine.base.progress import say
 from zoerefine.depth.data.networks.pseudo_source import PseudoSource, source_from_json
+from zoerefine.depth.infer.inference import POINTS_ALONE
 from zoerefine.depth.infer.results import BUNDLE
 
 
@@ -30,7 +31,9 @@ def refuse_refined(paths: Iterable[Path]) -> None:
     """Raises `UserError` where one of these files of pseudo depth is depth of an inference."""
     for path in paths:
         if bundle := images.png_text(path).get(BUNDLE):
+            alone = bundle.startswith(POINTS_ALONE)
+            by = "metric points have corrected" if alone else f"bundle {bundle[:12]} has refined"
             raise UserError(
-                f"{path} is depth that bundle {bundle[:12]} has refined, no pseudo depth: give "
-                "what a network predicted, or accept it with --any-pseudo"
+                f"{path} is depth that {by}, no pseudo depth: give what a network predicted, or "
+                "accept it with --any-pseudo"
             )

@@ -94,6 +94,11 @@ def read_recording(recording: Path) -> tuple[list[Frame], list[str]]:
             None,
             intrinsics,
         )
+    if pictures and depths and not frames:
+        raise UserError(
+            f"{recording}: of {len(pictures)} pictures and {len(depths)} depth files no two are "
+            f"within {TOLERANCE_NS / 1e9:g} s: {RGB_LIST} and {DEPTH_LIST} have times in seconds"
+        )
     stems = {picture.path.stem for picture in pictures}
     known = {entry.path for entry in listed}
     strays = [path for stem, path in named.items() if stem not in stems and path not in known]

@@ -21,42 +21,20 @@ import sqlalchemy
 from sqlalchemy.engine import make_url
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.file_lock import lock
+from zoerefine.base.files.file_lock import lock, process_line
 from zoerefine.base.progress import warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import password_variable, register_secret, url_fault
 
 SAID_AFTER_S = 2.0  # a lock that is held for longer than a write takes
+WAIT_S = 60  # for another process that writes to the same SQLite file, or for a server
+MISSED_HEARTBEATS = 3  # after which a trial's worker counts as dead
 
 
 def waits_for_run(run: RunDir) -> str:
     """What a trial waits for whose run another process still writes."""
     status = run.status()
     return f"{run.path} is still being written by {process_line(status.pid, status.host)}"
-
-
-def process_line(pid: int, host: str) -> str:
-    """A process, whether it is stopped, and how to end it."""
-    where = f"process {pid} on {host or 'another machine'}"
-    if host == socket.gethostname() and is_stopped(pid):
-        return (
-            f"{where}, which is stopped: `kill -CONT {pid}` lets it save its checkpoint and end, "
-            f"`kill -9 {pid}` ends it"
-        )
-    return f"{where}: wait for it to end, or end it with `kill -9 {pid}` there"
-
-
-def is_stopped(pid: int) -> bool:
-    """Whether a process of this machine is stopped, as by SIGSTOP or Ctrl-Z."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return False
-    return bool(fields) and fields[0] in "Tt"
-
-
-WAIT_S = 60  # for another process that writes to the same SQLite file, or for a server
-MISSED_HEARTBEATS = 3  # after which a trial's worker counts as dead
 
 
 def storage_url(text: str, folder: Path) -> sqlalchemy.URL:
