@@ -41,8 +41,8 @@ from zoerefine.lab.search.space.space import Parameter, all_keys
 if TYPE_CHECKING:
     from zoerefine.lab.search.script.study import LaunchedScript
 
-# Options of a launch that a search refuses.
-REFUSED = "once_more", "again", "allow_dirty", "nodes"
+# Options of a launch that a search does not take, so its help does not list them.
+HIDDEN = "once_more", "again", "allow_dirty", "nodes"
 # The options that --help lists; --help-all lists all.
 USUAL = (
     "--plan", "--search", "--trials", "--workers", "--enqueue", "--executor", "--then",
@@ -194,7 +194,7 @@ def parser() -> argparse.ArgumentParser:
     script.add_argument("--maximize", action="store_true", help="the metric is maximized")
     add_job_options(script)
     for action in made._actions:
-        if action.dest in REFUSED:
+        if action.dest in HIDDEN:
             action.help = argparse.SUPPRESS
     return made
 

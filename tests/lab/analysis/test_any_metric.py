@@ -120,7 +120,9 @@ def test_a_mean_by_one_key_over_several_settings_is_not_one_over_seeds(foreign, 
         (None, "lr 1, wd 0, loss 1.1000 (mean over 3 seeds; lower is better)", "seeds"),
     ):
         analyze([runs], out, by=by)
-        assert said in capsys.readouterr().err
+        answer = capsys.readouterr().err
+        assert said in answer
+        assert ("lr 2: its mean is over runs of several settings." in answer) == bool(by)
         table = (out / "tables.md").read_text().replace("\\", "")
         assert table.startswith(f"| group | {column} |") and f"from 3 {column} on" in table
         page = (out / "report.html").read_text()

@@ -1,4 +1,4 @@
-"""How a training ends: non-finite steps, torch's errors, signals, and the final evaluation."""
+"""How a training ends: torch's errors, signals, and the final evaluation."""
 
 import re
 import signal
@@ -9,8 +9,6 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import write_png
@@ -20,34 +18,8 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.training.checkpoint import load_best, save_best
 from zoerefine.depth.training.trainer import Trainer
 
-GRAD_NORM = "gradient norm"
 OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 NOT_DETERMINISTIC = re.compile(r"(.+?) does not have a deterministic implementation")
-
-
-class WatchedStep:
-    """A step's loss and gradient norm, copied to the CPU, and the indices of its samples.
-
-    The copy is queued right after the step, and the GPU does not wait for it. `values` waits for
-    this copy alone, not for work that was queued later.
-    """
-
-    def __init__(self, step: int, loss: Tensor, grad_norm: Tensor, index: Tensor) -> None:
-        self.step, self.index = step, index
-        both = torch.stack([loss.detach(), grad_norm.detach()])
-        self._values = both.to("cpu", non_blocking=True)
-        # A blocking event: its `synchronize` sleeps, where others would occupy a CPU core.
-        self._copied = torch.cuda.Event(blocking=True) if both.is_cuda else None
-        if self._copied:
-            self._copied.record()
-
-    @property
-    def values(self) -> dict[str, float]:
-        """Loss and gradient norm by name."""
-        if self._copied:
-            self._copied.synchronize()
-        loss, grad_norm = self._values.tolist()
-        return {"loss": loss, GRAD_NORM: grad_norm}
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """The training loop: from a packed cache to the best weights and their metrics."""
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from zoerefine.base import ranks
 from zoerefine.base.config import Config
-from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.files.images import write_png
 from zoerefine.base.progress import bar, say
@@ -27,6 +25,7 @@ from zoerefine.depth.training.binding import (
     refuse_another_checkpoint,
     require_recorded,
 )
+from zoerefine.depth.training.not_finite import WatchedStep, check_finite
 from zoerefine.depth.training.point_inputs import training_transform
 from zoerefine.depth.training.run_log import RunLog
 from zoerefine.depth.training.start_weights import seen_before
@@ -146,18 +145,16 @@ class Loop:
         transform = training_transform(self.cfg, epoch)
         batches = self.trainer.prefetch(self.trainer.loader, transform)
         end = min(self.trainer.steps, self.trainer.sampler.steps(epoch + 1))
-        previous: ending.WatchedStep | None = None
+        previous: WatchedStep | None = None
         self.timer.restart()
         for batch in batches:
             loss, terms = self.trainer.train_step(batch)
             images = len(batch.index) * ranks.world_size()  # about as many on every rank
             self.timer.step(images, batches.wait_s, batches.copy_s)
             self.bar.update(images)
-            watched = ending.WatchedStep(
-                self.trainer.step, loss, self.trainer.grad_norm, batch.index
-            )
+            watched = WatchedStep(self.trainer.step, loss, self.trainer.grad_norm, batch.index)
             # Checked one step later, so that a GPU is busy with the next step meanwhile.
-            self.check_finite(previous)
+            check_finite(self.trainer, self.run, previous)
             previous = watched
             if ranks.is_writer() and self.trainer.step % self.cfg.TRAIN.LOG_EVERY == 0:
                 self.log_step(epoch, loss, terms)
@@ -165,7 +162,7 @@ class Loop:
                 break
             if self.trainer.step < end:
                 self.save_if_due(watched=watched)
-        self.check_finite(previous)
+        check_finite(self.trainer, self.run, previous)
 
     def log_step(self, epoch: int, loss: Tensor, terms: dict[str, Tensor]) -> None:
         """Log a row: the loss of this step, and the time of steps since the last row, in parts."""
@@ -224,7 +221,7 @@ class Loop:
         """Whether TRAIN.PATIENCE evaluations in a row were no better than the best."""
         return 0 < self.cfg.TRAIN.PATIENCE <= self.trainer.evaluations_since_best
 
-    def save_if_due(self, last: bool = False, watched: ending.WatchedStep | None = None) -> None:
+    def save_if_due(self, last: bool = False, watched: WatchedStep | None = None) -> None:
         """Write a checkpoint when one is due, or when a signal asks the run to stop.
 
         `watched` is the last step: if it is not finite, no checkpoint is written. Raises
@@ -241,7 +238,7 @@ class Loop:
             self.verification.check()
         if not (stop or due):
             return
-        self.check_finite(watched)
+        check_finite(self.trainer, self.run, watched)
         self.writer.restart_clock()
         if ranks.is_writer():
             state = self.trainer.state()
@@ -251,27 +248,6 @@ class Loop:
         if stop:
             self.writer.wait()
             raise KeyboardInterrupt
-
-    def check_finite(self, watched: ending.WatchedStep | None) -> None:
-        """Stop at a step with a non-finite loss or gradient, and write the names of its frames."""
-        if watched is None:
-            return
-        values = watched.values
-        what = next((name for name, value in values.items() if not math.isfinite(value)), None)
-        if what is None or (what == ending.GRAD_NORM and self.trainer.can_lower_loss_scale()):
-            return
-        # Both values are over all ranks, so all ranks reach this together, with their shares.
-        indices = [
-            index for part in ranks.gather_from_all(watched.index.tolist()) for index in part
-        ]
-        names = [self.trainer.cache.frame_name(index) for index in sorted(indices)]
-        path = self.run.path / "not_finite.json"
-        if ranks.is_writer():
-            write_json(path, {"step": watched.step, "frames": names})
-        raise UserError(
-            f"the {what} of step {watched.step} is {values[what]}: look at the frames named in "
-            f"{path}, or lower TRAIN.LR (now {self.cfg.TRAIN.LR})"
-        )
 
 
 def epoch_line(epoch: int, epochs: int, metrics: dict[str, Any], best: float) -> str:

@@ -172,10 +172,13 @@ class RunGroup:
         return mean_interval(self.scores)
 
 
+SEEDS = "seeds"
+
+
 def samples(groups: Sequence[RunGroup]) -> str:
     """What a mean is over: `seeds`, or with `--by` perhaps `runs of several settings`."""
     mixed = any(len({run.group for run in group.scored}) > 1 for group in groups)
-    return "runs of several settings" if mixed else "seeds"
+    return "runs of several settings" if mixed else SEEDS
 
 
 def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> list[RunGroup]:

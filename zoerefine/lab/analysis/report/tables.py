@@ -13,6 +13,7 @@ from zoerefine.base.errors import UserError, counted
 from zoerefine.base.files.atomic import replacing
 from zoerefine.lab.analysis.group_names import metric_text, metric_texts
 from zoerefine.lab.analysis.groups import (
+    SEEDS,
     Measure,
     RunGroup,
     lost_note,
@@ -228,6 +229,8 @@ def summarize(
     lines += [repeated_line(group) for group in groups if group.repeated]
     lines += [seedless_line(group) for group in groups if group.seedless]
     lines += [f"{group.label}: {note}." for group in groups if (note := packages_note(group))]
+    mixed = [group.label for group in scored[1:] if samples([group]) != SEEDS]
+    lines += [f"{label}: its mean is over runs of several settings." for label in mixed]
     few = [group for group in scored if len(group.scores) < ENOUGH_RUNS]
     if few:
         has = "has" if len(few) == 1 else "have"
