@@ -1,6 +1,7 @@
 """A launched script's own MLflow store or W&B folder, which it left, holds the run's metrics."""
 
 import os
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -43,6 +44,17 @@ def test_a_store_that_a_script_left_is_read(way, run, here, monkeypatch):
     (known,) = collect([str(run.path)], metrics=["val_acc"]).runs
     assert (known.settings["training.lr"], known.final("loss")) == (0.25, found.final["loss"])
     assert f"(from {STORES[way]}" in here("show", run.path).out
+
+
+def test_a_folder_of_mlflow_without_its_empty_folders_is_read(run):
+    """As `left/` has it, which keeps files alone."""
+    WAYS["mlflow folder"](run.left, [LOGGED[1]])
+    for folder in run.left.glob("mlruns/*/*/artifacts"):
+        shutil.rmtree(folder)
+    found = read_metrics(run)
+    last = list(LOGGED[1].rows)[-1][1]
+    assert found.final["loss"] == last["loss"] and not found.faults
+    assert not any(run.left.glob("mlruns/*/*/artifacts"))
 
 
 def test_of_several_runs_in_a_store_the_last_one_counts(run):

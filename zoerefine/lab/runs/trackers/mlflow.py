@@ -58,6 +58,7 @@ def naming(place: str) -> Iterator[None]:
 SQLITE_START = b"SQLite format 3\0"
 TABLES = {"experiments", "runs", "params", "metrics"}
 META = "meta.yaml"  # in the folder of every experiment and run
+ARTIFACTS = "artifacts"
 EXPERIMENT_KEY = "artifact_location"  # of an experiment's meta.yaml; a run's has other keys
 PAGE = 1000  # rows that MLflow returns at once
 STATES = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "killed"}
@@ -135,7 +136,7 @@ def read_folder(path: Path, opened: Path, names: Sequence[str] | None) -> Stored
     experiments = [path] if is_experiment(path) else filter(is_experiment, folders_in(path))
     linked = {opened / one.name: one for one in experiments}
     for link, experiment in linked.items():
-        link.symlink_to(experiment.resolve())
+        link_experiment(link, experiment)
     client = open_client(opened.as_uri())
     runs, left_out = [], {}
     for folder in (run for one in linked.values() for run in folders_in(one)):
@@ -150,6 +151,23 @@ def read_folder(path: Path, opened: Path, names: Sequence[str] | None) -> Stored
         except Exception as error:  # whatever is in its files, the other runs are read
             left_out[str(folder)] = damage(error)
     return Stored([found for _, found in sorted(runs, key=itemgetter(0))], left_out)
+
+
+def link_experiment(link: Path, experiment: Path) -> None:
+    """Make a folder of links to an experiment's entries, in which each run has `artifacts`.
+
+    MLflow takes a run without this folder for none. Where it was empty, a copy of files alone lacks
+    it, such as what a job left in its run.
+    """
+    link.mkdir()
+    for entry in experiment.iterdir():
+        own = link / entry.name
+        if not (entry / META).exists() or (entry / ARTIFACTS).exists():
+            own.symlink_to(entry.resolve())
+            continue
+        (own / ARTIFACTS).mkdir(parents=True)
+        for part in entry.iterdir():
+            (own / part.name).symlink_to(part.resolve())
 
 
 def start_order(run: Any) -> tuple[int, str]:
