@@ -205,7 +205,7 @@ def test_a_searched_key_among_the_words_of_all_trials_is_refused(user):
 
 def test_a_range_of_whole_numbers_says_so_before_the_first_trial(user):
     """Where no config shows which numbers the script takes, `0..1` is 0 and 1."""
-    job = [*JOB, *VAL_ACC, "--trials", "2"]
+    job = [*JOB, *VAL_ACC, "--maximize", "--trials", "2"]
     note = "lr tries whole numbers only: write 0.0..1 for fractions, too\n"
     printed = user("search", *job, "--search", "lr=0..1")
     before = printed[: printed.index("best:")]
