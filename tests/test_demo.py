@@ -32,7 +32,7 @@ def test_files_that_infer_would_not_pair_by_name_are_linked(tmp_path):
     (tmp_path / "frames.csv").write_text("\n".join(rows))
     (tmp_path / "pseudo.json").write_text('{"name": "net", "digest": ""}')
     dataset = open_dataset(tmp_path)
-    found = clip_folders(dataset, dataset.frames, tmp_path / "links")
+    found = clip_folders(dataset, "c", tmp_path / "links")
     for option, end in (("--rgb", ".jpg"), ("--depth", "_z.png"), ("--eval", "_d.png")):
         names = [path.resolve().name for path in sorted(found[option].glob("0*"))]
         assert names == [f"2{end}", f"10{end}"]
@@ -42,7 +42,7 @@ def test_files_that_infer_would_not_pair_by_name_are_linked(tmp_path):
 def test_folders_that_infer_pairs_by_name_are_given_as_they_are(world):
     dataset = open_dataset(world)
     frames = [frame for frame in dataset.frames if frame.clip == "0000"]
-    found = clip_folders(dataset, frames, world / "links")
+    found = clip_folders(dataset, "0000", world / "links")
     assert found == {"--rgb": frames[0].rgb.parent, "--depth": frames[0].zoe.parent,
                      "--eval": frames[0].depth.parent}  # fmt: skip
 
@@ -58,7 +58,7 @@ def test_a_clip_in_a_folder_with_others_is_linked(tmp_path):
         rows.append(",".join([clip, *files]))
     (tmp_path / "frames.csv").write_text("\n".join(rows))
     dataset = open_dataset(tmp_path)
-    found = clip_folders(dataset, dataset.frames[2:], tmp_path / "links")
+    found = clip_folders(dataset, "b", tmp_path / "links")
     assert [path.resolve().name for path in found["--rgb"].iterdir()] == ["2.jpg"]
 
 

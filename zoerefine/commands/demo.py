@@ -20,7 +20,7 @@ from zoerefine.commands.options import Parser, add_shared
 from zoerefine.lab.launch.git.commands import git
 
 if TYPE_CHECKING:
-    from zoerefine.depth.data.dataset import Dataset, Frame
+    from zoerefine.depth.data.dataset import Dataset
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 OWN_FOLDER = Path("zoerefine-demo")  # without a checkout
@@ -191,9 +191,8 @@ def launch(dataset: "Dataset", name: str) -> None:
 def infer(dataset: "Dataset", scene: str, study: RunDir, best: RunDir) -> Path:
     """Refine a clip of a test scene; returns the path of the side-by-side picture."""
     clip = next(frame.clip for frame in dataset.frames if frame.scene == scene)
-    frames = [frame for frame in dataset.frames if (frame.scene, frame.clip) == (scene, clip)]
     picture = study.path / "refined" / f"{clip}.png"
-    places = clip_folders(dataset, frames, study.path / "refined" / "links")
+    places = clip_folders(dataset, clip, study.path / "refined" / "links")
     command(
         "infer",
         shown(best.bundle),
@@ -204,12 +203,13 @@ def infer(dataset: "Dataset", scene: str, study: RunDir, best: RunDir) -> Path:
     return picture
 
 
-def clip_folders(dataset: "Dataset", frames: "Sequence[Frame]", links: Path) -> dict[str, Path]:
+def clip_folders(dataset: "Dataset", clip: str, links: Path) -> dict[str, Path]:
     """The folders for `infer`'s --rgb, --depth and --eval, with the frames of one clip.
 
     They are the clip's own where these have no other pictures and its files are paired by their
     names, as `infer` does; else folders of links in `links`.
     """
+    frames = [frame for frame in dataset.frames if frame.clip == clip]
     files: dict[str, list[Path | None]]
     files = {"--rgb": [frame.rgb for frame in frames], "--depth": [frame.zoe for frame in frames],
              "--eval": [frame.depth for frame in frames]}  # fmt: skip
@@ -220,7 +220,7 @@ def clip_folders(dataset: "Dataset", frames: "Sequence[Frame]", links: Path) -> 
         folder in other.rgb.parents
         for folder in own["--rgb"]
         for other in dataset.frames
-        if other not in frames
+        if other.clip != clip
     )
     if are_apart and all([path.stem for path in paths] == stems for paths in known.values()):
         return {option: paths[0].parent for option, paths in known.items()}

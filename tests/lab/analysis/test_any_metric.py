@@ -554,6 +554,15 @@ def test_a_run_without_a_seed_is_no_further_seed_beside_others(foreign, tmp_path
     assert "lr 1: 1 run without a seed left out" in page
 
 
+def test_tries_without_a_seed_by_several_jobs_are_no_runs_of_one_seed(foreign, tmp_path):
+    for seed in range(3):
+        foreign(f"a{seed}", {"LR": 1, "SEED": seed}, [{"v": 1.0 + seed}])
+    for number in range(2):
+        foreign(f"try{number}", {"LR": 1}, [{"v": 1.5 + number}], identity=str(number))
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["v"])
+    assert "| 5 runs | 3 |" in (tmp_path / "out" / "tables.md").read_text()
+
+
 def test_seeds_with_other_packages_are_named(foreign, tmp_path):
     """As after an upgrade of torch between two launches."""
     for seed, version in enumerate(("2.12.0", "2.12.0", "2.13.0")):

@@ -108,7 +108,8 @@ def check_files(
     check_pairs(folder, source.names, what, suffixes)
     if isinstance(source, PictureFiles):
         for name, picture in source.files.items():
-            if picture.resolve() == (folder / f"{name}.png").resolve():
+            file = folder / f"{name}.png"
+            if file.exists() and picture.samefile(file):
                 raise UserError(f"{picture} is the picture {name} and its {what}: give another one")
         return
     files = [path.stem for path in folder.iterdir() if path.suffix in suffixes]

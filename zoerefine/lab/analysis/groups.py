@@ -257,7 +257,7 @@ def other_jobs(runs: Sequence[Run]) -> int:
     Those of `--again` have an identity of their own for each number.
     """
     jobs: dict[tuple[Any, ...], Counter[str]] = {}
-    for run in runs:
+    for run in with_seeds(runs):
         known = run.provenance
         if run.is_foreign and "identity" in known:
             same = run.group, run.seed, known.get("again", 0)
