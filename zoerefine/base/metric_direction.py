@@ -28,7 +28,8 @@ def warn_of_direction(metric: str, maximize: bool) -> None:
     """Warn where a metric's name says that the other direction is the better one."""
     words = set(NO_WORD.split(metric.lower()))
     words |= {word.rstrip("0123456789") for word in words}
-    is_higher, is_lower = bool(words & HIGHER), bool(words & LOWER)
+    is_higher = bool(words & HIGHER) or HIGHER_IS_BETTER.fullmatch(metric) is not None
+    is_lower = bool(words & LOWER)
     if is_higher and not is_lower and not maximize:
         warn(f"the lowest {metric} counts as the best: give --maximize where higher is better")
     elif is_lower and not is_higher and maximize:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoerefine.base.errors import UserError, damage, visible
-from zoerefine.base.metric_direction import is_maximized
+from zoerefine.base.metric_direction import is_maximized, warn_of_direction
 from zoerefine.base.progress import say, warn
 from zoerefine.commands.options import Parser, add_shared, as_path
 
@@ -65,6 +65,7 @@ def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace
         highest = is_maximized(args.metric, args.maximize)
         otherwise = "" if highest else " (--maximize: the highest)"
         say(f"best is the {'highest' if highest else 'lowest'} {args.metric}{otherwise}")
+        warn_of_direction(args.metric, highest)
     say_total([one.row for one in outcomes if not one.reason], len(rows), args.yes)
     return 1 if any(one.is_fault for one in outcomes) else 0
 

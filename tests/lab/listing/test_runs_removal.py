@@ -146,5 +146,12 @@ def test_the_best_runs_by_delta1_are_those_with_the_highest(runs):
         folder = runs.add(name)
         metrics = {"schema": 1, "val": {"refined": {"delta1": value}}}
         (folder / "results.json").write_text(json.dumps(metrics))
-    runs.run("--remove", "--keep-best", 1, "--metric", "val.refined.delta1", "--yes")
-    assert runs.ids() == ["a2"]
+    said = runs.run("--remove", "--keep-best", 1, "--metric", "val.refined.delta1", "--yes").err
+    assert runs.ids() == ["a2"] and "counts as the best" not in said
+
+
+def test_a_direction_that_the_name_contradicts_is_named(runs):
+    runs.add("unet/a", 0.1)
+    words = ("--remove", "--keep-best", 1, "--metric", "val_acc")
+    assert "the lowest val_acc counts as the best: give --maximize" in runs.run(*words).err
+    assert "counts as the best" not in runs.run(*words, "--maximize").err

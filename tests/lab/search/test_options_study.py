@@ -64,9 +64,11 @@ def test_searched_values_are_options_and_the_best_runs_again(user, here):
     )
 
 
-def test_a_direction_that_the_name_contradicts_is_named_before_any_trial(user):
-    printed = user("search", *JOB, *VAL_ACC, "--trials", "0", "--search", "lr=0..1", code=2)
-    assert "the lowest val_acc counts as the best: give --maximize" in printed
+@pytest.mark.parametrize("metric", ["val_acc", "val.refined.delta1"])
+def test_a_direction_that_the_name_contradicts_is_named_before_any_trial(user, metric):
+    words = ("--metric", metric, "--trials", "0", "--search", "lr=0..1")
+    printed = user("search", *JOB, *words, code=2)
+    assert f"the lowest {metric} counts as the best: give --maximize" in printed
 
 
 ECHO = """

@@ -83,9 +83,9 @@ def analyze(
         return without_foreign_runs(collection, view, out)
     paths = []
     for name in metrics:
-        warn_of_direction(name, maximize)
         folder = out / folder_name(name) if len(metrics) > 1 else out
         measure = Measure("", name, is_maximized(name, maximize))
+        warn_of_direction(name, measure.maximize)
         paths += write_analysis(collection, measure, view, folder)
     return collection, paths
 
