@@ -71,6 +71,8 @@ while sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[1]):
 @contextmanager
 def ray_nodes(tmp_path, *others):
     """The head's address, its node and the others by name, and the folder of their homes."""
+    # A token in the home folder of who runs the tests would keep the nodes apart.
+    os.environ["RAY_AUTH_MODE"] = "disabled"  # also for the commands that a test starts
     with reserved_port() as port, reserved_port() as client_port:
         yield from start_nodes(tmp_path, port, client_port, others)
 
