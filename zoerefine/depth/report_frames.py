@@ -1,16 +1,15 @@
 """Held-out frames as runs refine them, as pictures for the report."""
 
 import base64
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 import torch
 
-from zoerefine.base.config import load_config
+from zoerefine.base.config import load_config, training_size
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import jpeg_bytes
 from zoerefine.base.machine.one_at_a_time import as_in_a_new_process
@@ -59,20 +58,16 @@ def example_frames(
     Raises:
         UserError: the weights or the data of the first run no longer exist.
     """
-    (label, first), *others = runs
+    (_, first), *_ = runs
     cache, indices = held_out(first)
-    refined, before, after = _refine_all(load_refiner(RunDir(Path(first.path))), cache, indices)
-    gain = (before - after).astype(np.float64)
-    order = [i for i in np.argsort(-gain, kind="stable").tolist() if np.isfinite(gain[i])]
-    chosen = list(dict.fromkeys([*order[:count], *order[::-1][:count]]))
+    gain = [float(one.abs_rel[0] - one.abs_rel[1]) for one in refine(first, cache, indices)]
+    order = [i for i in np.argsort(np.negative(gain), kind="stable") if np.isfinite(gain[i])]
+    chosen = dict.fromkeys([*order[:count], *order[::-1][:count]])
     frames = [_frame(cache, int(indices[i])) for i in chosen]
-    for frame, i in zip(frames, chosen, strict=True):
-        _add_depth(frame, cache, int(indices[i]), pseudo, "", None, before[i])
-        _add_depth(frame, cache, int(indices[i]), label, first.name, refined[i], after[i])
     missing = {}
-    for name, run in others:
+    for name, run in runs:
         try:
-            _add_depths(frames, name, run)
+            _add_depths(frames, name, run, pseudo if run is first else "")
         except (UserError, OSError) as error:
             missing[name] = str(error)
     steps, truth_m = np.linspace(1e-6, 1, COLOR_STEPS)[None], np.ones((1, COLOR_STEPS))
@@ -93,15 +88,15 @@ def draw_side_by_side(first: Run, second: Run, path: Path) -> None:
     cache, indices = held_out(first)
     middle = indices[[len(indices) // 2]]
     index = int(middle[0])
-    ours, theirs = (
-        _refine_all(load_refiner(RunDir(Path(run.path))), cache, middle)[0][0]
-        for run in (first, second)
-    )
-    record = cache.read(index)
+    (ours,), (theirs,) = (list(refine(run, cache, middle)) for run in (first, second))
+    height, width = ours.truth_m.shape
+    other_m = cv2.resize(theirs.refined_m, (width, height), interpolation=cv2.INTER_NEAREST)
     title = f"{cache.frame_name(index)}   |   {cache.label}"
-    truth_m = record["depth"] * cache.depth_scale
     left, right = run_labels(first, second)
-    figure = panel_figure(record["rgb"], ours, theirs, truth_m, left, title, refined_label=right)
+    figure = panel_figure(
+        cache.read(index)["rgb"], ours.refined_m, other_m, ours.truth_m, left, title,
+        refined_label=right,
+    )  # fmt: skip
     save_panel(figure, path)
 
 
@@ -121,36 +116,52 @@ def held_out(run: Run) -> tuple[Cache, np.ndarray]:
     return cache, indices
 
 
+class RefinedFrame(NamedTuple):
+    """A frame at the size of the training: depths float32 [H, W] in metres.
+
+    Attributes:
+        abs_rel: of the pseudo and of the refined depth.
+    """
+
+    pseudo_m: np.ndarray
+    refined_m: np.ndarray
+    truth_m: np.ndarray
+    abs_rel: tuple[float, float]
+
+
 @torch.no_grad()
-def _refine_all(
-    refiner: torch.nn.Module, cache: Cache, indices: np.ndarray
-) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-    """Refined depth [H, W] of every frame, and AbsRel before and after."""
+def refine(run: Run, cache: Cache, indices: np.ndarray) -> Iterator[RefinedFrame]:
+    """The frames of these ascending records, as the run's refiner was evaluated on them."""
+    folder = RunDir(Path(run.path))
+    refiner, size = load_refiner(folder), training_size(load_config(folder.config_file))
     loader = Loader(cache, Sampler(cache, indices, BATCH, 0, OrderOptions("sequential")))
-    device = torch.device("cpu")
-    refined, before, after = [], [], []
-    for batch in Prefetcher(loader, device):
+    for batch in Prefetcher(loader, torch.device("cpu"), size=size):
         mask = valid_pixels(batch.depth_m, batch.zoe_m, cache.farthest_m)
-        metrics = partial(picture_metrics, farthest_m=cache.farthest_m)
-        depth_m = refiner(batch.rgb01, batch.zoe_m)
-        refined += list(depth_m[:, 0].numpy())
-        before.append(metrics(batch.zoe_m, batch.depth_m, mask=mask)[:, SCORE])
-        after.append(metrics(depth_m, batch.depth_m, mask=mask)[:, SCORE])
-    return refined, torch.cat(before).numpy(), torch.cat(after).numpy()
+        refined_m = refiner(batch.rgb01, batch.zoe_m)
+        scores = [
+            picture_metrics(depth_m, batch.depth_m, mask, cache.farthest_m)[:, SCORE].tolist()
+            for depth_m in (batch.zoe_m, refined_m)
+        ]
+        depths = (one[:, 0].numpy() for one in (batch.zoe_m, refined_m, batch.depth_m))
+        yield from map(RefinedFrame, *depths, zip(*scores, strict=True))
 
 
-def _add_depths(frames: Sequence[ExampleFrame], label: str, run: Run) -> None:
-    """Refine the same frames with another run. Raises `UserError` where it lacks one of them."""
+def _add_depths(frames: Sequence[ExampleFrame], label: str, run: Run, pseudo: str) -> None:
+    """Refine the frames with a run; with a name of the pseudo depth, add that, too.
+
+    Raises `UserError` where the run lacks one of them.
+    """
     cache, indices = held_out(run)
     places = {cache.frame_name(int(index)): int(index) for index in indices}
     if any(frame.name not in places for frame in frames):
         raise UserError("these frames are not all among its held-out frames")
-    wanted = [places[frame.name] for frame in frames]
-    ordered = np.array(sorted(wanted))
-    refined, _, after = _refine_all(load_refiner(RunDir(Path(run.path))), cache, ordered)
-    for frame, index in zip(frames, wanted, strict=True):
-        row = int(np.searchsorted(ordered, index))
-        _add_depth(frame, cache, index, label, run.name, refined[row], after[row])
+    in_order = sorted(frames, key=lambda frame: places[frame.name])
+    wanted = np.array([places[frame.name] for frame in in_order])
+    for frame, found in zip(in_order, refine(run, cache, wanted), strict=True):
+        before, after = found.abs_rel
+        if pseudo:
+            _add_depth(frame, pseudo, "", found.pseudo_m, found.truth_m, before)
+        _add_depth(frame, label, run.name, found.refined_m, found.truth_m, after)
 
 
 def _frame(cache: Cache, index: int) -> ExampleFrame:
@@ -169,20 +180,15 @@ def _frame(cache: Cache, index: int) -> ExampleFrame:
 
 def _add_depth(
     frame: ExampleFrame,
-    cache: Cache,
-    index: int,
     label: str,
     run: str,
-    depth_m: np.ndarray | None,
+    depth_m: np.ndarray,
+    truth_m: np.ndarray,
     abs_rel: float,
 ) -> None:
-    """Add a depth [H, W] to a frame, or its pseudo depth."""
-    record = cache.read(index)
-    if depth_m is None:
-        depth_m = record["zoe"] * cache.zoe_scale
-    colors = depth_colors(depth_m, frame.farthest_m)
-    errors = error_colors(depth_m, record["depth"] * cache.depth_scale)
-    frame.depths.append(ExampleDepth(label, run, float(abs_rel), _jpeg(colors), _jpeg(errors)))
+    """Add a depth [H, W] to a frame, with the picture of its errors."""
+    colors, errors = depth_colors(depth_m, frame.farthest_m), error_colors(depth_m, truth_m)
+    frame.depths.append(ExampleDepth(label, run, abs_rel, _jpeg(colors), _jpeg(errors)))
 
 
 def css_colors(colored: np.ndarray) -> list[str]:

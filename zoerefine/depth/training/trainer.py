@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from zoerefine.base.config import Config
+from zoerefine.base.config import Config, training_size
 from zoerefine.base.machine.device import compute_dtype, make_deterministic, pick_device
 from zoerefine.base.ranks import max_over_ranks, rank, world_size
 from zoerefine.base.threads import Timeline
@@ -114,9 +114,7 @@ class Trainer:
 
     def prefetch(self, loader: Loader, transform: Transform | None = None) -> Prefetcher:
         """The loader's batches on the device, converted to float and resized."""
-        options = self.cfg.LOADER
-        height, width = options.HEIGHT or self.cache.height, options.WIDTH or self.cache.width
-        return Prefetcher(loader, self.device, transform, (height, width))
+        return Prefetcher(loader, self.device, transform, training_size(self.cfg))
 
     def sample_training_batches(self) -> Iterator[DeviceBatch]:
         """Shuffled batches of training frames, about SCALE_PICTURES in all, without augmentation.
