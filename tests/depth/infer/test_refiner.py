@@ -99,6 +99,19 @@ def test_metres_in_give_metres_out(refiner, engine, frames, kind):
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["array", "tensor"])
+def test_floats_in_millimetres_are_refused(refiner, frames, kind):
+    rgb, zoe = frames
+    millimetres = (zoe / 256 * 1000).astype(np.float32)
+    for call in (refiner, refiner.with_confidence, partial(refiner.step, None)):
+        with pytest.raises(UserError, match="give metres, not millimetres"):
+            call(kind(rgb), kind(millimetres))
+    sky = (zoe / 256).astype(np.float32)
+    sky[:, :35] = 1000
+    sky[:, 40] = np.nan
+    assert refiner(kind(rgb), kind(sky)).shape == zoe.shape
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["array", "tensor"])
 def test_confidence_has_the_form_of_depth(refiner, engine, frames, kind):
     rgb, zoe = frames
     _, expected = engine.arrays(rgb, zoe)
@@ -185,7 +198,8 @@ def test_what_is_no_memory_cannot_be_stepped_and_a_refiner_cannot_be_pickled(ref
 @pytest.mark.filterwarnings("error")
 def test_depth_and_points_beyond_all_limits_give_no_warning(refiner, frames):
     rgb, zoe = (field[0] for field in frames)
-    assert refiner(rgb, np.full(zoe.shape, 1e38, np.float32)).max() < 256
+    depth_m = np.where(np.arange(zoe.shape[1]) < 32, np.float32(1e38), np.float32(2))
+    assert refiner(rgb, np.broadcast_to(depth_m, zoe.shape)).max() < 256
     far = MetricPoints([9.0], [30.0], [1e308], [0.0])
     np.testing.assert_array_equal(refiner(rgb, zoe, far), refiner(rgb, zoe))
 

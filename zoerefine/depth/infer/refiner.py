@@ -5,6 +5,7 @@ refiner = Refiner.load("runs/demo/latest/best")  # a run, or a bundle such as re
 refined_m = refiner(rgb, zoe_m)
 """
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ if TYPE_CHECKING:  # importing this file does not import torch
     from zoerefine.depth.exporting.pinned import PinnedCalls
     from zoerefine.depth.infer.stream import Memory
     from zoerefine.depth.points import MetricPoints
+
+FARTHEST_M = 256.0  # pseudo depth has 16 bits of 1/256 m
 
 
 class Refiner:
@@ -104,7 +107,8 @@ class Refiner:
             call does not wait for the GPU.
 
         Raises:
-            UserError: other shapes or types, or points in another unit than metres.
+            UserError: other shapes or types, or depth or points in another unit than metres; depth
+                on a GPU is not asked, since the call would wait for it.
         """
         return self.outputs(rgb, zoe, points, with_confidence=False)[0]
 
@@ -313,7 +317,8 @@ def like(zoe: np.ndarray, output: np.ndarray, unit: float) -> np.ndarray:
 
 
 def check(rgb: Any, depth: Any) -> None:
-    """Raises `UserError` for shapes and types, of arrays or tensors, that engines do not take."""
+    """Raises `UserError` for shapes and types, of arrays or tensors, that engines do not take, and
+    for floats that are no metres."""
     rgb_type, depth_type = (str(one.dtype).removeprefix("torch.") for one in (rgb, depth))
     if rgb_type != "uint8" or rgb.ndim not in (3, 4) or rgb.shape[-1] != 3:
         raise UserError(
@@ -327,3 +332,19 @@ def check(rgb: Any, depth: Any) -> None:
         )
     if depth_type not in ("uint16", "bfloat16", "float16", "float32", "float64"):
         raise UserError(f"zoe is {depth_type}; give uint16 (metres * 256) or floats (metres)")
+    is_here = str(getattr(depth, "device", "cpu")) == "cpu"
+    if depth_type != "uint16" and is_here and is_beyond_range(depth):
+        raise UserError(
+            f"nearly all of zoe lies beyond the {FARTHEST_M:g} m that an engine can be given: give "
+            "metres, not millimetres"
+        )
+
+
+def is_beyond_range(depth: Any) -> bool:
+    """Whether nine in ten valid pixels, of an array or a tensor, are beyond `FARTHEST_M`.
+
+    A picture of a wide sky has fewer.
+    """
+    finite = depth < math.inf
+    far = (depth > FARTHEST_M) & finite
+    return bool(far.any()) and 10 * int(far.sum()) > 9 * int(((depth > 0) & finite).sum())
