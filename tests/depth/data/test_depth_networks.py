@@ -291,6 +291,32 @@ def test_an_onnx_file_with_a_description_makes_pseudo_depth(onnx_file, pictures,
     np.testing.assert_allclose(network.predict(GREY), expected_m, rtol=1e-5)
 
 
+def test_pseudo_depth_of_a_picture_that_was_replaced_is_made_again(
+    onnx_file, data_command, tmp_path
+):
+    folder, path = tmp_path / "own", onnx_file()
+    folder.mkdir()
+    for name, grey in (("a", 50), ("b", 100)):
+        Image.new("RGB", (64, 48), (grey, grey, grey)).save(folder / f"{name}.png")
+        write_png(folder / f"{name}_depth.png", np.full((48, 64), 2000, np.uint16), {})
+    rows = ["clip,rgb,depth,pseudo", "k,a.png,a_depth.png,", "k,b.png,b_depth.png,"]
+    (folder / "frames.csv").write_text("\n".join(rows) + "\n")
+    assert data_command("pseudo", folder, "--model", path).out.startswith("2 of ")
+    copy = shutil.copytree(folder, tmp_path / "copy")  # with other times
+    assert data_command("pseudo", copy, "--model", path).out.startswith("0 of ")
+
+    Image.new("RGB", (64, 48), (200, 200, 200)).save(folder / "a.png")
+    frame = open_dataset(folder).frames[0]
+    before = read_zoe(frame.zoe)
+    fault = f"{frame.zoe} was made for another picture than {frame.rgb} is now: run data pseudo"
+    assert fault in data_command("inspect", folder, code=1).out
+    assert data_command("pseudo", folder, "--model", path).out.startswith("1 of ")
+    data_command("inspect", folder)
+    expected_m = load_network(str(path)).predict(read_rgb(frame.rgb)[None])[0]
+    np.testing.assert_allclose(read_zoe(frame.zoe) / 256, expected_m, atol=1 / 256)
+    assert (read_zoe(frame.zoe) != before).all()
+
+
 @pytest.mark.parametrize(("unit", "metres"), [("mm", lambda v: v / 1000), ("1/m", lambda v: 1 / v)])
 def test_the_unit_and_the_layout_of_an_onnx_file_are_heeded(onnx_file, unit, metres):
     path = onnx_file(channels_first=False, unit=unit)

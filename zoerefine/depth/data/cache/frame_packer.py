@@ -23,7 +23,7 @@ from zoerefine.depth.data.cache import cache as store
 from zoerefine.depth.data.cache import decode
 from zoerefine.depth.data.dataset import Dataset
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
-from zoerefine.depth.data.networks.add_pseudo import require_own_camera
+from zoerefine.depth.data.networks.add_pseudo import require_made_for
 from zoerefine.depth.data.networks.pseudo_source import PseudoSource, label_of, one_source
 
 MODULES = (decode, depth_codec, images)  # decide what a record holds
@@ -160,7 +160,7 @@ class FramePacker:
         states, fault = frame.states(), ""
         try:
             arrays = decode.read_frame(frame, encoding, self.height, self.width)
-            require_own_camera(frame)
+            require_made_for(frame)
             self._orientation.note(frame.rgb)
         except UserError as error:
             fault = str(error)

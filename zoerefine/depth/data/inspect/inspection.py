@@ -18,7 +18,7 @@ from zoerefine.depth.data.dataset import Dataset, Frame
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.inspect.edge_alignment import SHIFT_TO_WARN, edge_alignment
 from zoerefine.depth.data.inspect.one_room import POINTS_OF_ONE_ROOM, compare_rooms
-from zoerefine.depth.data.networks.add_pseudo import require_own_camera
+from zoerefine.depth.data.networks.add_pseudo import require_made_for
 from zoerefine.depth.data.networks.pseudo_source import label_of
 from zoerefine.depth.data.split import PARTS, Split
 
@@ -96,7 +96,7 @@ def read_and_report(frame: Frame, dataset: Dataset, limit_m: float) -> FrameRepo
     try:
         height, width = read_rgb(frame.rgb).shape[:2]
         arrays = read_frame(frame, dataset.depth_encoding, height, width)
-        require_own_camera(frame)
+        require_made_for(frame)
     except UserError as error:
         return FrameReport(fault=str(error))
     depth_m = arrays["depth"] * dataset.depth_encoding.u16_unit_m

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.images import png_text, read_rgb, write_png
+from zoerefine.base.files.images import decode_rgb, file_bytes, png_text, write_png
 from zoerefine.base.progress import bar, say
 from zoerefine.base.threads import submitted_ahead
 from zoerefine.depth.data.dataset import Dataset, Frame
@@ -17,32 +18,39 @@ from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
 from zoerefine.depth.data.layouts.readers import load_layout
 from zoerefine.depth.data.networks import pseudo_source as sources
 
-CAMERA = "zoerefine-camera"  # in a file's text: the camera that its metres depend on
+# In a file's text: the camera that its metres depend on, and SHA-256 of the picture's file.
+CAMERA, PICTURE = "zoerefine-camera", "zoerefine-picture"
 
 
 def lacks_pseudo_depth(frame: Frame, path: Path | None) -> bool:
-    """Whether a frame has no pseudo depth in `path`, or ours for a camera with other intrinsics."""
-    if path is None or not path.exists():
-        return True
-    given = png_text(path).get(CAMERA)
-    return None not in (given, frame.intrinsics) and given != str(frame.intrinsics)
+    """Whether a frame has no pseudo depth in `path`, or ours for what is another frame by now."""
+    return path is None or not path.exists() or bool(made_for(frame, path))
 
 
-def require_own_camera(frame: Frame) -> None:
-    """Raises `UserError` for pseudo depth whose metres are of a camera with other intrinsics."""
-    if frame.zoe and lacks_pseudo_depth(frame, frame.zoe):
-        raise UserError(
-            f"{frame.zoe} was made for another camera than {frame.intrinsics}: run data pseudo"
-        )
+def require_made_for(frame: Frame) -> None:
+    """Raises `UserError` for pseudo depth of ours that another picture or camera has."""
+    if frame.zoe and (other := made_for(frame, frame.zoe)):
+        raise UserError(f"{frame.zoe} was made for {other}: run data pseudo")
+
+
+def made_for(frame: Frame, path: Path) -> str:
+    """What differs between a frame and what its pseudo depth says it was made for; else empty."""
+    text = png_text(path)
+    camera, picture = text.get(CAMERA), text.get(PICTURE)
+    if None not in (camera, frame.intrinsics) and camera != str(frame.intrinsics):
+        return f"another camera than {frame.intrinsics}"
+    if picture and picture != sha256(file_bytes(frame.rgb)).hexdigest():
+        return f"another picture than {frame.rgb} is now"
+    return ""
 
 
 def add_pseudo_depth(dataset: Dataset, network: sources.DepthNetwork, batch: int) -> int:
     """Write a 16-bit PNG (metres * 256) for every frame without pseudo depth; returns how many.
 
-    Depth that depended on the focal length is written again where the frame's intrinsics are
-    others now. Files are written whole or not at all, so the same call continues after a kill.
-    Reading, the network and writing overlap. Each folder that gets files gets a pseudo.json, too,
-    unless it holds depth of unknown origin.
+    Depth that this function made is written again where the frame has another picture or, if it
+    depended on the focal length, other intrinsics now. Files are written whole or not at all, so
+    the same call continues after a kill. Reading, the network and writing overlap. Each folder that
+    gets files gets a pseudo.json, too, unless it holds depth of unknown origin.
 
     Raises `UserError` where a picture cannot be read, its pseudo depth cannot be written, or the
     data set has pseudo depth of another network.
@@ -62,20 +70,19 @@ def add_pseudo_depth(dataset: Dataset, network: sources.DepthNetwork, batch: int
             "again")  # fmt: skip
     state_source(dataset.root, existing, set(paths.values()), network.source)
 
-    def write(frame: Frame, depth_m: np.ndarray) -> None:
+    def write(frame: Frame, picture: str, depth_m: np.ndarray) -> None:
         camera = {CAMERA: str(frame.intrinsics)} if network.focal else {}
-        write_png(paths[frame], ZOEDEPTH.encode(depth_m), SCALE | camera)
+        text = SCALE | {PICTURE: picture} | camera
+        write_png(paths[frame], ZOEDEPTH.encode(depth_m), text)
 
     with ThreadPoolExecutor() as pool, bar(len(frames), "pseudo depth", "frame", done) as progress:
         written: list[Future[None]] = []
-        for part, pictures in read_batches(to_do, batch, pool):
+        for part, digests, pictures in read_batches(to_do, batch, pool):
             depths = network.predict(pictures, *(frame.intrinsics for frame in part))
             for future in written:
                 future.result()
-            written = [
-                pool.submit(write, frame, depth_m)
-                for frame, depth_m in zip(part, depths, strict=True)
-            ]
+            frames_read = zip(part, digests, depths, strict=True)
+            written = [pool.submit(write, *one) for one in frames_read]
             progress.update(len(part))
         for future in written:
             future.result()
@@ -111,15 +118,22 @@ def state_source(
 
 def read_batches(
     frames: Sequence[Frame], batch: int, pool: ThreadPoolExecutor
-) -> Iterator[tuple[list[Frame], np.ndarray]]:
-    """Frames and their pictures [B, H, W, 3] of one size, read one batch ahead."""
+) -> Iterator[tuple[list[Frame], list[str], np.ndarray]]:
+    """Frames of one size, SHA-256 of their pictures' files, and these pictures [B, H, W, 3].
+
+    They are read one batch ahead.
+    """
+
+    def read_one(frame: Frame) -> tuple[Frame, str, np.ndarray]:
+        data = file_bytes(frame.rgb)
+        return frame, sha256(data).hexdigest(), decode_rgb(data, str(frame.rgb))
 
     def read(part: Sequence[Frame]) -> Any:
-        return list(zip(part, pool.map(lambda frame: read_rgb(frame.rgb), part), strict=True))
+        return list(pool.map(read_one, part))
 
     parts = [frames[start : start + batch] for start in range(0, len(frames), batch)]
     with ThreadPoolExecutor(1) as reader:
-        for pairs in submitted_ahead(parts, lambda part: reader.submit(read, part), 1):
-            for _, same in groupby(pairs, key=lambda pair: pair[1].shape):
-                group = list(same)
-                yield [frame for frame, _ in group], np.stack([picture for _, picture in group])
+        for found in submitted_ahead(parts, lambda part: reader.submit(read, part), 1):
+            for _, same in groupby(found, key=lambda one: one[2].shape):
+                group, digests, pictures = zip(*same, strict=True)
+                yield list(group), list(digests), np.stack(pictures)
