@@ -123,6 +123,23 @@ def test_group_names_are_unique(runs):
     assert _unique(["a", "a", "a (2)", "a"]) == ["a", "a (2)", "a (2) (2)", "a (3)"]
 
 
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ((0.9, 0.999), ("0.9", "0.999")),
+        (([0.9, 0.999], [0.5, 0.9]), ("[0.9, 0.999]", "[0.5, 0.9]")),
+        ((0.125, 12345.67), ("0.125", "12345.67")),
+        ((0.030631960008313863, 0.5512345678), ("0.031", "0.55")),
+        ((0.9987345678901, 0.030631960008313863), ("0.999", "0.031")),  # it is not 1
+        ((0.1 + 0.2, 0.3), ("0.30000000000000004", "0.3")),
+    ],
+)
+def test_a_number_that_was_typed_is_shown_in_full(runs, values, names):
+    for number, value in enumerate(values):
+        runs.add(f"r{number}", {"MOMENTUM": value}, scenes=(0.1 * (number + 1),))
+    assert labels(runs) == [f"momentum {name}" for name in names]
+
+
 def test_keys_that_end_alike_are_named_in_full(runs):
     runs.add("a", {"X": {"W": 1}, "Y": {"W": 2}}, scenes=(0.1,))
     runs.add("b", {"X": {"W": 3}, "Y": {"W": 4}}, scenes=(0.2,))

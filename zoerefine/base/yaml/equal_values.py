@@ -1,6 +1,7 @@
 """Whether two values of configs are equal: `1` and `1.0` are, `1` and `"1"` are not."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,22 @@ from zoerefine.base.yaml.keys import mapped
 def exact_text(value: Any) -> str:
     """A value as JSON, which differs where a script may tell values apart: `1`, `1.0`, `"1"`."""
     return json.dumps(value, sort_keys=True, default=str)
+
+
+TYPED, EXACT = 7, 17  # digits: of numbers that people type, and those that tell any two apart
+
+
+def number_text(value: float, digits: int) -> str:
+    """A number in full as people type it, such as 0.999; a longer one with at least `digits`.
+
+    It has more where these would make a whole number of it that it is not.
+    """
+    typed = f"{value:.{TYPED}g}"
+    if float(typed) == value or not math.isfinite(value):
+        return typed
+    texts = [f"{value:.{count}g}" for count in range(digits, EXACT + 1)]
+    keeps = (one for one in texts if value.is_integer() or not float(one).is_integer())
+    return next(keeps, texts[-1])
 
 
 def equal_text(value: Any) -> str:

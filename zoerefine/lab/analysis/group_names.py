@@ -1,4 +1,4 @@
-"""Short names of groups: the settings in which they differ, with as few digits as possible."""
+"""Short names of groups: the settings in which they differ."""
 
 import math
 from collections.abc import Sequence
@@ -6,12 +6,11 @@ from itertools import chain, count, takewhile
 from typing import Any
 
 from zoerefine.base.config.schema import KEYS
-from zoerefine.base.yaml.equal_values import exact_text
+from zoerefine.base.yaml.equal_values import EXACT, exact_text, number_text
 from zoerefine.lab.runs.record import Run
 
 LARGE = 1e12  # numbers from here on are printed with exponents
 LONGEST_VALUE = 28  # characters
-MOST_DIGITS = 17  # that tell any two floats apart
 CONTEXT = 8  # characters shown of what two long values have in common
 
 
@@ -84,19 +83,20 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
 def distinct_texts(values: Sequence[Any]) -> list[str]:
     """Each value in a few characters; different values have different texts where possible.
 
-    Floats have as many digits as they need for that. Of long texts that begin alike, the end is
-    shown. Values of other types with one text, such as `1` and `"1"`, are shown as JSON.
+    Floats that nobody typed have as many digits as they need for that. Of long texts that begin
+    alike, the end is shown. Values of other types with one text, such as `1` and `"1"`, are shown
+    as JSON.
     """
     exact = [exact_text(value) for value in values]
     alike: dict[str, set[str]] = {}
     for value, text in zip(values, exact, strict=True):
-        alike.setdefault(full_text(value, MOST_DIGITS), set()).add(text)
+        alike.setdefault(full_text(value, EXACT), set()).add(text)
     values = [
-        value if len(alike[full_text(value, MOST_DIGITS)]) == 1 else text
+        value if len(alike[full_text(value, EXACT)]) == 1 else text
         for value, text in zip(values, exact, strict=True)
     ]
     different = len({repr(value) for value in values})
-    for digits in range(2, MOST_DIGITS + 1):
+    for digits in range(2, EXACT + 1):
         texts = [format_value(value, digits) for value in values]
         if len(set(texts)) == different:
             return texts
@@ -147,7 +147,7 @@ def full_text(value: Any, digits: int = 2) -> str:
     if value is None:
         return "not set"
     if isinstance(value, float):
-        return f"{value:.{digits}g}"
+        return number_text(value, digits)
     if isinstance(value, list):
         return f"[{', '.join(full_text(item, digits) for item in value)}]"
     if isinstance(value, dict):

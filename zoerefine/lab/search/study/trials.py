@@ -24,6 +24,7 @@ from optuna import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from zoerefine.base.run_dir import RunDir
+from zoerefine.base.yaml.equal_values import number_text
 
 TAKEN_FROM = "taken from "  # and an earlier study's id: an attribute of a study
 OBJECTIVES_AT_STEPS = "objectives_at_steps"
@@ -170,6 +171,6 @@ def best_trials(study: Study) -> list[FrozenTrial]:
 def format_values(values: Mapping[str, Any]) -> str:
     """Parameters or figures on one line, e.g. `TRAIN.LR 0.003, MODEL.BASE 16`."""
     return ", ".join(
-        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+        f"{key} {number_text(value, 4) if isinstance(value, float) else value}"
         for key, value in values.items()
     )
