@@ -94,6 +94,20 @@ def test_seeds_that_are_no_integers_are_seeds_too(foreign, tmp_path, capsys):
     assert [row["seed"] for row in rows] == ["1", "2", "3.5", "[4, 5]"]
 
 
+@pytest.mark.parametrize("other", ["gpu_mem", "cpu_percent", "system/power_w"])
+def test_seeds_that_change_nothing_count_once_also_where_the_machine_was_measured(
+    foreign, tmp_path, capsys, other
+):
+    for seed in range(4):
+        for lr in (0.1, 0.2):
+            rows = [{"acc": 0.5 + lr + 0.01 * step, other: seed + 0.5} for step in range(3)]
+            foreign(f"lr{lr}-{seed}", {"LR": lr, "SEED": seed}, rows)
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["acc"], maximize=True)
+    same = "4 runs have exactly the same values of acc; does the script read SEED?"
+    assert same in capsys.readouterr().err
+    assert [row["scored"] for row in csv_rows(tmp_path / "out" / "groups.csv")] == ["1", "1"]
+
+
 def test_a_key_that_is_called_seed_is_the_seed(foreign, tmp_path, capsys):
     for number in range(4):
         config = {"lr": 1 + number % 2, "train": {"seed": number // 2}, "split_seed": 7}

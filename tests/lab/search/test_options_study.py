@@ -167,13 +167,17 @@ def test_a_trial_and_the_best_again_have_the_threads_of_the_worker(user, monkeyp
         (SCRIPT.replace("(args.name == 'b')", "0"), ["lr=[0.5, 0.25]", "net.name=[a, b]"],
          "4 of 4 {same} read net.name?"),
         (SCRIPT, ["lr=[0.5, 0.25]", "net.name=[a, b]"], ""),
+        ("import os\nfor k in range(3): print(f'val_acc={0.5 + k / 7}')\n"
+         "print(f'load={int.from_bytes(os.urandom(4))}')", ["lr=[0.5, 0.25]"],
+         "2 of 2 {same} read lr?"),
     ],
-    ids=["one key", "one of two", "none"],
+    ids=["one key", "one of two", "none", "beside a load"],
 )  # fmt: skip
 def test_a_key_whose_values_change_nothing_is_named(user, script, space, question):
     commit_files(user.folder, {"fit.py": script + "\n"})
     words = (word for one in space for word in ("--search", one))
-    printed = user("search", *JOB, *VAL_ACC, "--grid", *words)
+    load = r"--metric-pattern=load=(\S+)"
+    printed = user("search", *JOB, *VAL_ACC, load, "--grid", *words)
     same = "finished trials have exactly the same metrics as another; does the script"
     assert question.format(same=same) in printed
     assert (same in printed) == bool(question)

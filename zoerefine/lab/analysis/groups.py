@@ -16,6 +16,7 @@ from zoerefine.lab.analysis.group_names import group_names, shortened
 from zoerefine.lab.analysis.statistics.significance import estimate, mean_interval
 from zoerefine.lab.launch.record.times_and_speeds import is_time
 from zoerefine.lab.runs.metrics.find_files import natural_order
+from zoerefine.lab.runs.metrics.series import is_telling
 from zoerefine.lab.runs.record import CODE, Curve, Run, differing_keys
 
 
@@ -331,8 +332,16 @@ def without_code(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key not in CODE}
 
 
+CURVE = "its curve"
+
+
 def results_of(run: Run, measure: Measure) -> list[tuple[str, Any]]:
-    """What is compared, with its curve, and the other final values of a run without times."""
+    """What is compared, with its curve; where that may be equal by chance, also the other final
+    values of a run without times.
+    """
+    curve = run.curves.get(measure.metric)
+    if curve and is_telling(curve.refined):  # a memory or a load differs anyway
+        return [(measure.metric, run.final(measure.metric)), (CURVE, curve.refined)]
     finals = {k: v for k, v in run.finals.items() if k == measure.metric or not is_time(k)}
     curves = {f"{name} over steps": one.refined for name, one in run.curves.items()}
     return sorted((finals | curves).items())
@@ -342,9 +351,10 @@ def same_metrics_note(runs: Sequence[Run], measure: Measure) -> str:
     """A question to the reader of a report; empty where the runs differ."""
     if not have_same_metrics(runs, measure):
         return ""
+    is_alone = results_of(runs[0], measure)[-1][0] == CURVE
+    what = f"values of {measure.metric}" if is_alone else "metrics"
     differ = dict.fromkeys(differing_keys(list(runs)))
     keys = list(without_code(differ)) or [str(runs[0].provenance.get("seed_key", SEED)).lstrip("+")]
     return (
-        f"{len(runs)} runs have exactly the same metrics; does the script read "
-        f"{' and '.join(keys)}?"
+        f"{len(runs)} runs have exactly the same {what}; does the script read {' and '.join(keys)}?"
     )

@@ -47,6 +47,7 @@ MACHINE = re.compile(
 OF_A_START = re.compile(r"(?i)\s*(run|trial|attempt|experiment|session)[\W_]*(id|name|tag)?\s*")
 
 # Say which part of the training a row is of: `train`, `val`. The first part of its metrics' names.
+TELLING = 3  # unlike values that are no whole numbers: they do not come twice by chance
 PHASES = ("phase", "split", "mode")
 USUAL_PHASE = re.compile(r"(?i)(train|val|valid|test|eval|dev)(ing|idation|uation|elopment)?")
 
@@ -282,6 +283,11 @@ def is_odd(text: str) -> bool:
 def same_number(one: float, other: float) -> bool:
     """Whether two numbers are equal, or both NaN."""
     return one == other or (math.isnan(one) and math.isnan(other))
+
+
+def is_telling(values: Iterable[float]) -> bool:
+    """Whether values are such that another seed would not give the same ones by chance."""
+    return len({one for one in values if math.isfinite(one) and one != round(one)}) >= TELLING
 
 
 def parse_number(text: str) -> float | None:

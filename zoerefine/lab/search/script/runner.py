@@ -17,9 +17,10 @@ from zoerefine.lab.launch.git.mirror import fetch_commit, mirrors_in_use
 from zoerefine.lab.launch.launcher import start, take_patterns
 from zoerefine.lab.launch.plan import LaunchPlan
 from zoerefine.lab.launch.process.child import StopForwarding
-from zoerefine.lab.launch.record.comparison import compared_numbers
+from zoerefine.lab.launch.record.comparison import AT_STEP, compared_numbers
 from zoerefine.lab.launch.workspace.left import committed_logs
 from zoerefine.lab.runs.metrics import MetricFollower, read_metrics
+from zoerefine.lab.runs.metrics.series import is_telling
 from zoerefine.lab.runs.record import PRUNED
 from zoerefine.lab.search.space.space import Values
 from zoerefine.lab.search.subject import NoSuchMetric, TrialMonitor, TrialOutcome
@@ -176,13 +177,20 @@ def unread_values(study: RunDir, metric: str) -> str:
     """
     paths = (path for path in study.path.glob("trials/[0-9]*") if path.name.isdecimal())
     ended = [run for run in map(RunDir, paths) if run.status().state == "finished"]
-    numbers = [sorted(compared_numbers(run, [metric]).items()) for run in ended]
+    numbers = [sorted(deciding_numbers(run, metric).items()) for run in ended]
     trials = [(values_of(run), repr(one)) for run, one in zip(ended, numbers, strict=True)]
     count, keys = unread_keys([one for one in trials if one[1] != "[]"])
     return keys and (
         f"{count} of {len(ended)} finished trials have exactly the same metrics as another; does "
         f"the script read {keys}?"
     )
+
+
+def deciding_numbers(run: RunDir, metric: str) -> dict[str, float]:
+    """The metric at every step; where that may be equal by chance, every number that is no time."""
+    numbers = compared_numbers(run, [metric])
+    own = {k: one for k, one in numbers.items() if k.partition(AT_STEP)[0] == metric}
+    return own if is_telling(own.values()) else numbers
 
 
 def values_of(run: RunDir) -> dict[str, str]:
