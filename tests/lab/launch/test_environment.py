@@ -32,7 +32,7 @@ def test_the_users_pythonpath_comes_after_the_workspace(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_DIR", "/another/repository")
     monkeypatch.setenv("THEIR_SETTING", "kept")
     run = RunDir(tmp_path / "run")
-    made = job_environment(tmp_path / "w", run, 17, Path("/caller"), Path(sys.executable))
+    made = job_environment([tmp_path / "w"], run, 17, Path("/caller"), Path(sys.executable))
     assert made["PYTHONPATH"] == f"{tmp_path / 'w'}:/their/own"
     assert made["PYTHONHASHSEED"] == "17"
     assert made["THEIR_SETTING"] == "kept"

@@ -7,6 +7,7 @@ import pytest
 from tests.foreign import commit_files, write_files
 from tests.lab.launch.test_included_configs import PATTERN, loss, run_of
 from zoerefine.base.errors import UserError
+from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.workspace.workspace import digest_inputs
 
 MAKE = """
@@ -58,6 +59,18 @@ def test_a_folder_lies_in_the_workspace_as_in_the_repository(command, tmp_path):
     shown = command("show", run).stdout
     assert f"--input={code}/data --input={tmp_path}/elsewhere/more" in shown
     assert "absent is not a folder" in command("run", *words, "--input", "absent", code=2).stderr
+
+
+def test_a_run_that_failed_is_named_and_one_that_runs_is_refused(command, tmp_path):
+    half = "open('half.txt', 'w').write('1'); raise SystemExit(3)"
+    commit_files(tmp_path / "code", {"make.py": half, "use.py": "print(open('half.txt').read())"})
+    words = ["--repo", "code", "--commit", "HEAD", "--module"]
+    command("run", *words, "make.py", code=3)
+    use = [*words, "use.py", "--input", "runs/make/latest"]
+    assert "is failed: its files may not be all that its job writes" in command("run", *use).stderr
+    with RunDir(tmp_path / "runs" / "make" / "latest").locked():
+        (tmp_path / "runs/make/latest/status.json").write_text('{"state": "running"}')
+        assert "is running: its files are there when" in command("run", *use, code=2).stderr
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """The job's script or module is the commit's own, or the launch is refused."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,9 @@ run = pathlib.Path(os.environ["ZOEREFINE_RUN_FOLDER"])
 run.joinpath("results.json").write_text(json.dumps({"loss": 1.0}))
 print("file", __file__)
 """
+
+
+LIBRARY = str(Path(__file__).parents[3])
 
 
 @pytest.fixture
@@ -101,6 +106,42 @@ def test_packages_in_the_folder_src_of_a_project_are_the_commits(
         assert file.startswith(str(home / "workspaces"))
 
 
+@pytest.mark.parametrize(
+    ("folder", "settings"),
+    [
+        ("python", "packages.find.where = ['python']"),  # a path file
+        ("kit", "package-dir = {tools = 'kit/tools'}\npackages = ['tools']"),  # a finder
+        ("python", ""),  # on the user's PYTHONPATH
+    ],
+)
+def test_a_package_that_is_installed_from_the_working_tree_is_the_commits(
+    launch, repository, home, tmp_path, folder, settings
+):
+    """The job of an old commit would import what the working tree has now."""
+    tree, site = repository.folder, tmp_path / "site"
+    package = tree / folder / "tools"
+    (tree / "train.py").write_text("import tools\n")
+    project = f"[project]\nname = 'tools'\nversion = '1'\n[tool.setuptools]\n{settings}\n"
+    (tree / "pyproject.toml").write_text(project)
+    without = repository.commit("no package")
+    package.mkdir(parents=True)
+    commits = []
+    for version in ("old", "new"):
+        (package / "__init__.py").write_text(f"print({version!r}, __file__)\n")
+        commits.append(repository.commit(version))
+    if settings:
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+        local = ("--no-deps", "--no-index", "--no-build-isolation", "--target", site)
+        subprocess.run([*pip, *local, "--editable", tree], check=True)
+        (site / "sitecustomize.py").write_text(f"import site; site.addsitedir({str(site)!r})\n")
+    env = {"PYTHONPATH": f"{LIBRARY}:{site if settings else tree / folder}"}
+    done = launch("--module", "train.py", commit=commits[0], env=env)
+    assert f"old {home / 'workspaces'}" in done.stdout and "warning" not in done.stderr
+    done = launch("--module", "train.py", commit=without, env=env)
+    named = f"Python imports from {tree}/{folder}, and the commit has no {folder}"
+    assert f"new {package}" in done.stdout and named in done.stderr
+
+
 def test_a_folder_without_init_does_not_hide_an_installed_package(
     launch, elsewhere, repository, tmp_path
 ):
@@ -153,9 +194,6 @@ def test_a_module_in_uncommitted_changes_counts(launch, repository):
     (repository.folder / "fit.py").write_text(REPORT)
     launch("--module", "fit", commit="HEAD", code=2)
     launch("--module", "fit", "--allow-dirty", commit="HEAD")
-
-
-LIBRARY = str(Path(__file__).parents[3])
 
 
 def zoerefine(tmp_path, *words, path=""):

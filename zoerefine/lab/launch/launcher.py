@@ -28,6 +28,7 @@ from zoerefine.lab.launch.process.torchrun import end_processes, torchrun_words
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.variables import (
     deciding_variables,
+    import_folders,
     import_variables,
     job_environment,
     set_again,
@@ -105,8 +106,9 @@ def start(
             python = stack.enter_context(made)
         program = job_module.job_program(plan.job.module, place.folder)
         folder = working_folder(plan.job, place.folder, run)
-        variables = job_environment(place.folder, run, plan.seed, plan.job.caller, python)
-        variables |= import_variables(plan.job.cwd, place.folder, program)
+        imported = import_folders(place.folder, plan.address.folder)
+        variables = job_environment(imported, run, plan.seed, plan.job.caller, python)
+        variables |= import_variables(plan.job.cwd, imported, program)
         if node.with_torchrun:
             share_cores(variables, node.processes)
             end_processes(run, node.place.number)  # of a launcher killed with its torchrun

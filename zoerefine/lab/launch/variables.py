@@ -4,12 +4,14 @@ Also those that the build of a virtual environment gets.
 """
 
 import os
+import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.openmp import SETTINGS, forget_choice
 from zoerefine.base.machine.processor import INSTRUCTIONS
+from zoerefine.base.progress import warn
 from zoerefine.base.run_dir import CALLER_FOLDER, NODE, RUN_FOLDER, SEED, RunDir
 from zoerefine.base.secrets import find_secret
 from zoerefine.lab.launch.git.address import LOGIN_VARIABLES
@@ -113,15 +115,41 @@ LIBRARY = Path(__file__).resolve().parents[3]  # the folder of this package
 PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
-def import_folders(workspace: Path) -> list[Path]:
-    """Where a job finds the commit's packages: its workspace, and `src` of a project.
+def import_folders(workspace: Path, tree: Path | None) -> list[Path]:
+    """Where a job finds the commit's packages: its workspace, `src` of a project, and every folder
+    of the repository that this Python imports from. Otherwise these packages would come from an
+    editable installation, or from the user's PYTHONPATH: another version.
 
-    Otherwise the packages in `src` would come from an editable installation: another version.
+    Args:
+        tree: the repository's working tree; None where it is not on this machine.
     """
+    folders = [workspace]
     source = workspace / "src"
     is_project = any((workspace / name).is_file() for name in PROJECT_FILES)
-    has_packages = is_project and any(source.glob("*/__init__.py"))
-    return [workspace, source] if has_packages and not any(source.glob("*.py")) else [workspace]
+    if is_project and any(source.glob("*/__init__.py")) and not any(source.glob("*.py")):
+        folders.append(source)
+    for place in imported_from(tree) if tree else ():
+        if (folder := workspace / place).is_dir():
+            folders.append(folder)
+        else:
+            warn(f"Python imports from {tree}/{place}, and the commit has no {place}: the job gets "
+                 "what is there now")  # fmt: skip
+    return list(dict.fromkeys(folders))
+
+
+def imported_from(tree: Path) -> list[Path]:
+    """The folders of a working tree that this Python imports from, by their paths there.
+
+    What setuptools installs in editable form is either on `sys.path` or in a finder's MAPPING.
+    The first part of `sys.path` is the folder of the program that runs.
+    """
+    finders = [one for name, one in sys.modules.items() if name.startswith("__editable__")]
+    mapped = (path for one in finders for path in getattr(one, "MAPPING", {}).values())
+    places = [*sys.path[1:], *(os.path.dirname(path) for path in mapped)]
+    top, installed = os.path.realpath(tree), os.path.realpath(sys.prefix)
+    real = [Path(os.path.realpath(place)) for place in places if place]
+    own = [one for one in real if one.is_relative_to(top) and not one.is_relative_to(installed)]
+    return [one.relative_to(top) for one in dict.fromkeys(own)]
 
 
 def python_path(environment: Mapping[str, str], *folders: Path) -> str:
@@ -134,13 +162,13 @@ def python_path(environment: Mapping[str, str], *folders: Path) -> str:
 
 
 def job_environment(
-    workspace: Path, run: RunDir, seed: int, caller: Path, python: Path
+    folders: Sequence[Path], run: RunDir, seed: int, caller: Path, python: Path
 ) -> dict[str, str]:
-    """The job's environment variables: the user's, with the workspace first on PYTHONPATH."""
+    """The job's environment variables: the user's, with `import_folders` first on PYTHONPATH."""
     environment = job_variables()
     bin_folder = str(python.parent)
     environment |= {
-        "PYTHONPATH": python_path(environment, *import_folders(workspace)),
+        "PYTHONPATH": python_path(environment, *folders),
         "PATH": os.pathsep.join(filter(None, [bin_folder, environment.get("PATH", "")])),
         "PYTHONUNBUFFERED": "1",
         "PYTHONHASHSEED": str(seed % 2**32),
@@ -154,8 +182,8 @@ def job_environment(
     return environment
 
 
-def import_variables(cwd: str, workspace: Path, program: Sequence[str]) -> dict[str, str]:
-    """Variables for a job that does not start in its workspace, but imports from there.
+def import_variables(cwd: str, folders: Sequence[Path], program: Sequence[str]) -> dict[str, str]:
+    """Variables for a job that does not start in its workspace, but imports from `folders`.
 
     Python searches the working directory first for `python -m`, where another version of the
     package may be. PYTHONSAFEPATH turns this off, for the job's own Python processes too. It also
@@ -167,5 +195,5 @@ def import_variables(cwd: str, workspace: Path, program: Sequence[str]) -> dict[
     if cwd in ("workspace", "script"):
         return {}
     script = [] if program[0] == "-m" else [Path(program[0]).resolve().parent]
-    path = python_path(os.environ, *script, *import_folders(workspace))
+    path = python_path(os.environ, *script, *folders)
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": path}

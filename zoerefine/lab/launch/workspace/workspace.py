@@ -31,6 +31,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.files.file_lock import try_lock
+from zoerefine.base.progress import warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.address import RepositoryAddress
 from zoerefine.lab.launch.git.changes import Changes
@@ -215,10 +216,11 @@ def digest_inputs(folders: Iterable[Path], repository: Path | None) -> Inputs:
     and another folder by its name.
 
     Raises `UserError` where there is no such folder or no file in it, one cannot be read or is a
-    link to a folder, or two folders have a file for one path.
+    link to a folder, two folders have a file for one path, or a run has not ended.
     """
     found: dict[str, dict[str, str]] = {}
     for given in folders:
+        warn_of_unfinished(RunDir(given))
         folder = RunDir(given).left if RunDir(given).left_file.is_file() else given
         if not folder.is_dir():
             raise UserError(f"--input {given} is not a folder, nor a run that left files")
@@ -235,6 +237,19 @@ def digest_inputs(folders: Iterable[Path], repository: Path | None) -> Inputs:
         found.setdefault(str(root), {}).update(digests)
     refuse_same_paths(found)
     return found
+
+
+def warn_of_unfinished(run: RunDir) -> None:
+    """Warn of the files of a run that did not finish. Raises `UserError` for one that is running:
+    its job's files are collected when it ends.
+    """
+    if not run.provenance_file.is_file():
+        return
+    status = run.status()
+    if status.state == "running":
+        raise UserError(f"--input {run.path} is running: its files are there when it has ended")
+    if status.state != "finished":
+        warn(f"--input {run.path} is {status.state}: its files may not be all that its job writes")
 
 
 def refuse_same_paths(inputs: Inputs) -> None:
