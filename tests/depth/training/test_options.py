@@ -9,13 +9,16 @@ from safetensors.torch import save_file
 from torch import nn
 
 from tests.depth.training.conftest import rows
+from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data.cache.verification import BackgroundVerification
 from zoerefine.depth.data.loading.sampler import OrderOptions
 from zoerefine.depth.model import build_refiner
+from zoerefine.depth.training import loop
 from zoerefine.depth.training.calibration import fit_log_scale
 from zoerefine.depth.training.checkpoint import load_checkpoint, load_refiner
+from zoerefine.depth.training.job import prepare
 from zoerefine.depth.training.loop import Loop
 from zoerefine.depth.training.start_weights import load_pretrained
 from zoerefine.depth.training.trainer import MIN_LOSS_SCALE
@@ -39,6 +42,21 @@ def test_sgd_trains_too(trainer):
     batch = next(made.sample_training_batches())
     losses = [made.train_step(batch)[0].item() for _ in range(20)]
     assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("stop_after", [1, 2])
+def test_a_report_stops_a_run_before_its_last_epoch_alone(tiny, tmp_path, stop_after):
+    """A run at its end saves nothing by being stopped, and loses its place among the trials."""
+    cfg, run, seen = load_config(tiny, ["TRAIN.EPOCHS", "2"]), RunDir(tmp_path / "run"), []
+    run.create()
+
+    def report(epoch, metrics):
+        seen.append(metrics["abs_rel"])
+        return len(seen) == stop_after
+
+    results = loop.train(cfg, run, *prepare(cfg), report)
+    assert len(seen) == stop_after
+    assert results["pruned"] == (stop_after == 1)
 
 
 def test_a_run_without_improvement_ends_early(train):

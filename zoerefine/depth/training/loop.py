@@ -189,7 +189,8 @@ class Loop:
             if better:
                 checkpoint.save_best(self.run, trainer.weights.state_dict())
             self.log_evaluation(epoch, metrics, better)
-            self.pruned = bool(self.report and self.report(epoch, metrics["refined"]))
+            stop = bool(self.report and self.report(epoch, metrics["refined"]))
+            self.pruned = stop and not self.ended  # at its end there is nothing left to save
         self.pruned = ranks.broadcast_from_writer(self.pruned)
 
     def log_evaluation(self, epoch: int, metrics: dict[str, Any], better: bool) -> None:
