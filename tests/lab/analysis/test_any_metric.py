@@ -639,6 +639,36 @@ def test_the_metric_that_is_compared_counts_also_if_it_is_a_time(foreign, tmp_pa
     assert "exactly the same" not in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_a_job_that_failed_makes_no_second_one_of_a_setting_and_seed(foreign, tmp_path, capsys):
+    """As the first attempt, whose --seed-key was missing."""
+    for seed in range(3):
+        for identity, state in (("first", "failed"), ("second", "finished")):
+            facts = JOB | {"identity": f"{identity}{seed}"}
+            folder = foreign(f"{identity}{seed}", {"LR": 1, "SEED": seed}, [{"v": seed}], **facts)
+            (folder / "status.json").write_text(json.dumps({"state": state}))
+    analyze([str(tmp_path / "runs")], tmp_path / "out", metrics=["v"])
+    assert "nothing is concluded" not in capsys.readouterr().err.partition("Not finished")[0]
+    (row,) = csv_rows(tmp_path / "out" / "groups.csv")
+    assert (row["scored"], row["note"]) == ("3", "")
+
+
+def test_runs_of_several_names_in_one_group_are_named_and_can_be_told_apart(
+    foreign, tmp_path, capsys
+):
+    """What differs between them, such as a variable of the environment, was not recorded."""
+    for name, first in (("a", 0), ("b", 0), ("c", 8)):
+        for seed in range(first, first + 3):
+            foreign(f"{name}/{seed}", {"SEED": seed}, [{"v": ord(name) + seed / 10}])
+    runs = [str(tmp_path / "runs" / "*")]
+    said = "the runs of a, b and c have one setting, and count as one group: --by name tells them"
+    analyze(runs, tmp_path / "out", metrics=["v"])
+    assert said in capsys.readouterr().err
+    analyze(runs, tmp_path / "by", metrics=["v"], by="name")
+    assert said not in capsys.readouterr().err
+    assert groups_of(tmp_path / "by") == ["a", "b", "c"]
+    assert [row["scored"] for row in csv_rows(tmp_path / "by" / "groups.csv")] == ["3"] * 3
+
+
 def test_curves_with_other_steps_are_interpolated(foreign, tmp_path):
     """Episodes end at steps of their own; here every run has the same line, so the mean is it."""
     for seed in range(3):

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -182,13 +182,18 @@ def samples(groups: Sequence[RunGroup]) -> str:
     return "runs of several settings" if mixed else SEEDS
 
 
+NAME = "name"  # of launched runs, which may group them, and is no setting
+
+
 def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> list[RunGroup]:
     """Groups, the best mean first; then those that lost runs, those of which no run finished, and
     those without a mean.
 
     Args:
-        by: a setting to group by; None: all settings but the seed.
+        by: a setting to group by, or `name`; None: all settings but the seed.
     """
+    if by == NAME and all(NAME not in run.settings for run in runs):
+        runs = [replace(one, settings=one.settings | {NAME: one.launch_name}) for one in runs]
     if by is not None and all(by not in run.settings for run in runs):
         raise UserError(f"--by {by}: no run has this setting")
     members: dict[str, list[Run]] = {}
@@ -253,17 +258,29 @@ def make_group(label: str, runs: list[Run], measure: Measure) -> RunGroup:
 
 
 def other_jobs(runs: Sequence[Run]) -> int:
-    """How many runs of scripts have the setting and seed of another one, and are of another job.
+    """How many whole runs of scripts have the setting and seed of another one, and are of another
+    job.
 
     Those of `--again` have an identity of their own for each number.
     """
     jobs: dict[tuple[Any, ...], Counter[str]] = {}
-    for run in with_seeds(runs):
+    for run in finished_or_all(with_seeds(runs)):
         known = run.provenance
         if run.is_foreign and "identity" in known:
             same = run.group, run.seed, known.get("again", 0)
             jobs.setdefault(same, Counter())[str(known["identity"])] += 1
     return sum(found.total() for found in jobs.values() if len(found) > 1)
+
+
+def names_note(group: RunGroup) -> str:
+    """That a group has launched runs of several names; empty where it has not."""
+    names = sorted({run.launch_name for run in finished_or_all(group.runs)} - {""})
+    if len(names) < 2 or NAME in group.runs[0].settings:
+        return ""
+    return (
+        f"the runs of {', '.join(names[:-1])} and {names[-1]} have one setting, and count as one "
+        "group: --by name tells them apart"
+    )
 
 
 def stopped_beside_whole(runs: Sequence[Run]) -> int:

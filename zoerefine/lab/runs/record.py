@@ -133,6 +133,12 @@ class Run:
         return path.name
 
     @property
+    def launch_name(self) -> str:
+        """The name that a launched run shares with others, as --name gives it; else empty."""
+        folder = Path(self.path).parent.name
+        return folder if "module" in self.provenance and folder != "trials" else ""
+
+    @property
     def named_settings(self) -> dict[str, Any]:
         """The settings, with the seed by its key in the config."""
         key = str(self.provenance.get("seed_key", SEED)).lstrip("+")

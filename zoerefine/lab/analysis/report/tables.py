@@ -17,6 +17,7 @@ from zoerefine.lab.analysis.groups import (
     Measure,
     RunGroup,
     lost_note,
+    names_note,
     not_comparable,
     not_comparable_note,
     other_jobs,
@@ -228,7 +229,8 @@ def summarize(
     lines += unread_lines(groups, measure)
     lines += [repeated_line(group) for group in groups if group.repeated]
     lines += [seedless_line(group) for group in groups if group.seedless]
-    lines += [f"{group.label}: {note}." for group in groups if (note := packages_note(group))]
+    notes = ((group.label, note(group)) for group in groups for note in (packages_note, names_note))
+    lines += [f"{label}: {note}." for label, note in notes if note]
     mixed = [group.label for group in scored[1:] if samples([group]) != SEEDS]
     lines += [f"{label}: its mean is over runs of several settings." for label in mixed]
     few = [group for group in scored if len(group.scores) < ENOUGH_RUNS]
