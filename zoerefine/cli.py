@@ -14,7 +14,7 @@ from pathlib import Path
 from zoerefine import __version__
 from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError, visible
 from zoerefine.base.files.storage_faults import storage_fault
-from zoerefine.base.progress import be_quiet
+from zoerefine.base.messages import be_quiet
 
 COMMANDS = {
     "run": "run a job from a git commit and a config, or a queue of jobs",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
 from zoerefine.base.threads import wait_for_ctrl_c
 from zoerefine.commands.options import Parser, add_shared, as_path
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError
-from zoerefine.base.progress import be_quiet, say, warn
+from zoerefine.base.messages import be_quiet, say, warn
 from zoerefine.base.registries import EXECUTORS
 from zoerefine.base.yaml.keys import mapped
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoerefine.base.errors import UserError, damage, visible
+from zoerefine.base.messages import say, warn
 from zoerefine.base.metric_direction import is_maximized
-from zoerefine.base.progress import say, warn
 from zoerefine.commands.options import Parser, add_shared, as_path
 
 if TYPE_CHECKING:

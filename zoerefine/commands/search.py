@@ -15,8 +15,8 @@ from zoerefine.base.config.schema import SEARCH
 from zoerefine.base.config.searched_keys import OWN_KEYS
 from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import UserError
+from zoerefine.base.messages import say
 from zoerefine.base.metric_direction import warn_of_direction
-from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.base.yaml.read import read_yaml
 from zoerefine.base.yaml.write import dump_value

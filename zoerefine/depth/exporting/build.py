@@ -16,7 +16,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.base.files.file_lock import lock
 from zoerefine.base.machine.processor import describe_processor
-from zoerefine.base.progress import say, warn
+from zoerefine.base.messages import say, warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data import area_mean, depth_codec
 from zoerefine.depth.data.dataset import Dataset

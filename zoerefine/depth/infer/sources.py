@@ -24,7 +24,7 @@ from zoerefine.base.files.images import (
     picture_size,
     write_png,
 )
-from zoerefine.base.progress import say, warn
+from zoerefine.base.messages import say, warn
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
 from zoerefine.depth.data.frame_order import number_order

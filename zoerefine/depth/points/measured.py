@@ -13,7 +13,7 @@ from threading import Lock
 import numpy as np
 
 from zoerefine.base.errors import UserError, one_line
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
 from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.intrinsics import Intrinsics

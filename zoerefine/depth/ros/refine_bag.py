@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
 from zoerefine.depth.data.metric_points import NO_POINTS
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.inference import (

@@ -17,7 +17,7 @@ from zoerefine.base.config import Config, load_config, save_config
 from zoerefine.base.config.schema import check_combinations
 from zoerefine.base.config_roles import study_settings
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import say, warn
+from zoerefine.base.messages import say, warn
 from zoerefine.base.registries import OBJECTIVES
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import with_values

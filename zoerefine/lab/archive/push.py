@@ -16,7 +16,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError, counted, visible
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.files.file_lock import is_locked
-from zoerefine.base.progress import say, warn
+from zoerefine.base.messages import say, warn
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, NODE_FOLDER, RunDir
 from zoerefine.base.secrets import holds_password
 from zoerefine.lab.archive.manifest import (

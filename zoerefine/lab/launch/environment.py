@@ -29,7 +29,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_text
 from zoerefine.base.files.file_lock import lock
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.base.registries import ENVIRONMENTS
 from zoerefine.base.yaml.keys import texts_in
 from zoerefine.lab.launch.variables import build_variables

@@ -14,7 +14,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.memory import GPU_WORKERS
 from zoerefine.base.machine.openmp import share_cores
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.base.run_dir import RUN_FOLDER, RunDir
 from zoerefine.lab.launch.git.changes import uncommitted_files
 from zoerefine.lab.launch.git.commands import checkout_commit

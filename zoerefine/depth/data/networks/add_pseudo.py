@@ -10,7 +10,8 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import png_text, read_rgb, write_png
-from zoerefine.base.progress import bar, say
+from zoerefine.base.messages import say
+from zoerefine.base.progress import bar
 from zoerefine.base.threads import submitted_ahead
 from zoerefine.depth.data.dataset import Dataset, Frame
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH

@@ -13,7 +13,7 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import threads_of_a_call
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.depth.exporting.bundle.containers import ONNX
 from zoerefine.depth.exporting.engine_kinds import (
     INSTALLED,

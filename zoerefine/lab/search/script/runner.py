@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from zoerefine.base.errors import KILLED, UserError
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating
 from zoerefine.base.yaml.equal_values import differing

@@ -22,7 +22,7 @@ from sqlalchemy.engine import make_url
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.file_lock import lock, process_line
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import password_variable, register_secret, url_fault
 
