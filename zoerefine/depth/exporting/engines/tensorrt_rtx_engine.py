@@ -37,7 +37,7 @@ from zoerefine.depth.exporting.onnx_graph import INPUTS, OUTPUTS, to_onnx
 from zoerefine.depth.exporting.shipped_module import PrePostProcessing
 from zoerefine.depth.exporting.source import ExportSource
 from zoerefine.depth.exporting.verify import check_size
-from zoerefine.depth.points.channels import channels_of
+from zoerefine.depth.points import channels_of
 
 NAME = "tensorrt-rtx"
 INSTALL = "pip install 'zoerefine[tensorrt-rtx]'"
