@@ -1,4 +1,4 @@
-"""Reads any run: of our own training, or of another repository's script."""
+"""Reads any run: of our own training, of another repository's script, or as a tracker recorded it."""
 
 import json
 import os
@@ -23,6 +23,7 @@ from zoerefine.lab.launch.record.provenance import is_own_training
 from zoerefine.lab.launch.workspace.workspace import read_inputs
 from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
 from zoerefine.lab.runs.record import (
+    COMMIT,
     DIGITS,
     FURTHER_ZEROS,
     PRUNED,
@@ -33,6 +34,7 @@ from zoerefine.lab.runs.record import (
     read_own_run,
     read_tree,
 )
+from zoerefine.lab.runs.trackers.tracked_run import TrackedRun
 
 SEED_NAMES = ("seed", "random_seed", "rng_seed")  # the last part of a key, in lower case
 MOST_METRICS = 2000  # whose final values are kept, beside those that are asked for
@@ -242,3 +244,36 @@ def best_values(metrics: RunMetrics) -> dict[str, float]:
         for name, one in metrics.series.items()
         if name.startswith(VALIDATION) and best in one.steps
     }
+
+
+def as_run(found: TrackedRun, names: Sequence[str]) -> Run:
+    """A run of a tracker, with the curves of some metrics.
+
+    Raises `ValueError` where a text in it cannot be written as UTF-8.
+    """
+    settings = dict(sorted(found.settings.items()))
+    key = seed_key(settings)
+    seed = settings.pop(key, None)
+    if found.commit:
+        settings[COMMIT] = found.commit[:DIGITS]
+    json.dumps([settings, found.name, list(found.finals)], ensure_ascii=False).encode()
+    return Run(
+        path=found.path,
+        state=found.state,
+        settings=settings,
+        group=digest_json(settings)[:8],
+        seed=seed,
+        curve=None,
+        results={},
+        provenance={
+            "run_name": found.name,
+            "commit": found.commit,
+            "seed_key": key,
+            "tracker_id": found.id or Path(found.path).name,
+        },
+        engine={},
+        is_foreign=True,
+        finals=kept(dict(sorted(found.finals.items())), names),
+        curves=read_curves(found.series, names),
+        faults=[*found.faults, *too_many(found.finals)],
+    )
