@@ -1,4 +1,4 @@
-"""Reads any run: of our own training, of another repository's script, or as a tracker recorded it."""
+"""Reads any run: of our own training, of another script, or as a tracker recorded it."""
 
 import json
 import os
@@ -34,7 +34,7 @@ from zoerefine.lab.runs.record import (
     read_own_run,
     read_tree,
 )
-from zoerefine.lab.runs.trackers.tracked_run import TrackedRun
+from zoerefine.lab.runs.trackers.stores import TrackedRun
 
 SEED_NAMES = ("seed", "random_seed", "rng_seed")  # the last part of a key, in lower case
 MOST_METRICS = 2000  # whose final values are kept, beside those that are asked for

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from zoerefine.base.errors import UserError, counted
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.runs.metrics.series import STEP_NAMES, Points, Series, as_number, as_series
-from zoerefine.lab.runs.trackers.tracked_run import INSTALL, Stored, TrackedRun, environment
+from zoerefine.lab.runs.trackers.stores import INSTALL, Stored, TrackedRun, environment
 
 # The records in a `.wandb` file, which W&B writes in the format of LevelDB's logs.
 #
