@@ -29,6 +29,7 @@ import numpy as np
 from zoerefine.base.errors import UserError, one_line
 from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.machine.cores import usable_cores
+from zoerefine.base.missing_packages import needed
 from zoerefine.base.yaml.read import YamlError, load_yaml
 from zoerefine.depth.data.cache.decode import resize_rgb
 from zoerefine.depth.data.layouts.recordings import read_text
@@ -88,10 +89,8 @@ def load_onnx(name: str) -> source.DepthNetwork:
         UserError: ONNX Runtime is not installed, a file is missing or damaged, or the depth is
             relative.
     """
-    try:
+    with needed("ONNX files need ONNX Runtime", "onnx"):
         import onnxruntime
-    except ImportError:
-        raise UserError("ONNX files need ONNX Runtime: pip install 'zoerefine[onnx]'") from None
     path = Path(name)
     described = description_file(path)
     description, text = read_description(described)

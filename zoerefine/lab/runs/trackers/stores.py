@@ -20,7 +20,7 @@ from zoerefine.lab.runs.metrics.metric_log import Kind, MetricLog
 from zoerefine.lab.runs.metrics.series import Series
 from zoerefine.lab.runs.record import FURTHER_ZEROS
 
-INSTALL = "pip install 'zoerefine[trackers]'"
+EXTRA = "trackers"  # what installs the libraries of trackers
 LONGEST_PARAMETER = 2000  # characters of a text that may be a Python value
 VALUE_TYPES = bool | int | float | list
 LEVELS = 4  # how deep folders are searched
