@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.registries import TRACKERS
+from zoerefine.base.yaml.equal_values import FURTHER_ZEROS
 from zoerefine.lab.runs.metrics.find_files import natural_order
 from zoerefine.lab.runs.metrics.metric_log import Kind, MetricLog
 from zoerefine.lab.runs.metrics.series import Series
-from zoerefine.lab.runs.record import FURTHER_ZEROS
 
 EXTRA = "trackers"  # what installs the libraries of trackers
 LONGEST_PARAMETER = 2000  # characters of a text that may be a Python value
