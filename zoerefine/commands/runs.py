@@ -13,7 +13,7 @@ from zoerefine.commands.runs_changes import ARCHIVE_COMMANDS, change, change_tra
 from zoerefine.lab.launch.record.times_and_speeds import is_aside
 
 if TYPE_CHECKING:
-    from zoerefine.lab.listing.row import RunRow
+    from zoerefine.lab.listing.table import RunRow
 
 USUAL_METRIC = "val.refined.abs_rel"
 # The options that --help lists; --help-all lists all.

@@ -13,7 +13,7 @@ from zoerefine.commands.options import Parser, add_shared, as_path
 
 if TYPE_CHECKING:
     from zoerefine.lab.listing.labels import Labels
-    from zoerefine.lab.listing.row import RunRow
+    from zoerefine.lab.listing.table import RunRow
 
 
 def change(rows: "list[RunRow]", args: argparse.Namespace) -> int:

@@ -157,7 +157,7 @@ def print_stored(folders: Sequence[StoredFolder], what: str, home: Path) -> None
     from rich.markup import escape
     from rich.table import Table
 
-    from zoerefine.lab.listing.row import parts_of
+    from zoerefine.lab.listing.table import parts_of
 
     is_terminal = sys.stdout.isatty()
     table = Table(title=f"{what} {home}", title_justify="left", box=None, pad_edge=False)
