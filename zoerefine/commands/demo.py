@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.base.config.examples import example_file
+from zoerefine.base.config.paths import example_file
 from zoerefine.base.errors import UserError, counted
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.messages import is_quiet
