@@ -46,7 +46,8 @@ from zoerefine.depth.data.cache.decode import read_truth_m, read_zoe
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.synthetic import synthesize
-from zoerefine.depth.points.measured import RefinerChoice, RoomFound
+from zoerefine.depth.points.measured import RoomFound
+from zoerefine.depth.points.refiner_choice import RefinerChoice
 from zoerefine.depth.points.room import Measurement, RoomCalibration, calibrate, unseen_errors
 from zoerefine.depth.points.room_prior import RoomPrior, features
 

@@ -26,8 +26,9 @@ from zoerefine.depth.exporting import SPREAD_UNITS
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.inference import POINTS_ALONE, followed, require_one_size
 from zoerefine.depth.infer.sources import FrameSource, NetworkDepth, PseudoDepth
-from zoerefine.depth.points.measured import RefinerChoice, room_of
+from zoerefine.depth.points.measured import room_of
 from zoerefine.depth.points.measured_file import Measured
+from zoerefine.depth.points.refiner_choice import RefinerChoice
 from zoerefine.depth.points.room import Place, RoomCalibration, RoomPictures, next_place
 from zoerefine.depth.points.room_prior import CENTRE_M, NAMES, features
 

@@ -12,6 +12,7 @@ OPEN = (
     "for_engines",
     "measured",
     "measured_file",
+    "refiner_choice",
     "room",
     "room_prior",
     "simulate",
