@@ -22,6 +22,7 @@ from zoerefine.lab.search.study.claims import claim_trial, put_back
 from zoerefine.lab.search.study.trials import reason_of, trial_run
 from zoerefine.lab.search.subject import ClaimLost
 from zoerefine.lab.search.worker import run_worker
+from zoerefine.lab.search.worker_resources import refuse_too_few, worker_settings
 
 ONE = "{TRAIN: {LR: [0.001]}}"
 GRID = ("STUDY.SAMPLER", "grid", "STUDY.PRUNER", "none")
@@ -166,7 +167,7 @@ def test_workers_share_gpus_and_cores(tmp_path, monkeypatch):
 
 def test_more_devices_than_the_machine_has_are_refused():
     with pytest.raises(UserError, match=r"STUDY\.DEVICES is 3, and this machine has 2 GPUs"):
-        worker_pool.refuse_too_few(["0", "1"], 3)
+        refuse_too_few(["0", "1"], 3)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ def test_more_devices_than_the_machine_has_are_refused():
 def test_a_clusters_workers_reserve_the_gpus_of_a_trial(open_study, words, options, reserved):
     subject = open_study(ONE, *words).subject
     args = search.parser().parse_args(["--executor", "slurm", *options])
-    resources = resources_of(args, worker_pool.worker_settings(settings_of(subject.cfg), subject))
+    resources = resources_of(args, worker_settings(settings_of(subject.cfg), subject))
     assert (resources.gpus, resources.cpus) == reserved
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +21,10 @@ from zoerefine.lab.launch.git.commands import checkout_commit
 from zoerefine.lab.launch.process.child import child_setup, kill_tree
 from zoerefine.lab.launch.process.output import last_line
 from zoerefine.lab.launch.queue.executor import Executor, JobOutcome, Resources, open_executor
-from zoerefine.lab.launch.record.provenance import query_gpus
 from zoerefine.lab.launch.variables import LIBRARY as CHECKOUT
 from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import settings_file
-from zoerefine.lab.search.subject import Subject
+from zoerefine.lab.search.worker_resources import refuse_too_few, refuse_unfit, visible_gpus
 
 # Starts a command from this tree, installed or not, whatever lies in the working directory.
 PROGRAM = (
@@ -127,45 +126,6 @@ class ClusterWorkers:
                   "platform/search.py", "--config", str(settings_file(self.run)),
                   "--runs", str(self.run.path / "workers"), "--", *words]  # fmt: skip
         return self.executor.submit(launch, self.run.path / "workers" / f"slot-{number}")
-
-
-def visible_gpus() -> list[str]:
-    """The GPUs that a process may use, as CUDA_VISIBLE_DEVICES names them."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        return [one for one in chosen.split(",") if one]
-    return query_gpus("index")
-
-
-def refuse_too_few(gpus: Sequence[str], devices: int) -> None:
-    """Raises `UserError` where there are GPUs, but fewer than STUDY.DEVICES."""
-    if gpus and devices > len(gpus):
-        raise UserError(f"STUDY.DEVICES is {devices}, and this machine has {len(gpus)} GPUs")
-
-
-def worker_settings(settings: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
-    """The fields of `Resources` for a study's workers, where no option sets them.
-
-    STUDY.DEVICES GPUs where it is more than one, and at least a core for each process.
-
-    Args:
-        settings: that the config sets.
-    """
-    found = {"gpus": 0.0, "cpus": 1, **settings}
-    if subject.options.DEVICES > 1:
-        found["gpus"] = found["gpus"] or float(subject.options.DEVICES)
-    return found | {"cpus": max(found["cpus"], subject.processes)}
-
-
-def refuse_unfit(resources: Resources, devices: int) -> None:
-    """Raises `UserError` for several nodes, and for GPUs that are not STUDY.DEVICES."""
-    if resources.nodes > 1:
-        raise UserError(
-            f"--nodes {resources.nodes} (CLUSTER.NODES): each worker of a search runs on one node; "
-            "set --workers for how many run at a time"
-        )
-    if devices > 1 and resources.gpus not in (0, devices):
-        raise UserError(f"--gpus {resources.gpus:g} and STUDY.DEVICES {devices} differ")
 
 
 Workers = LocalWorkers | ClusterWorkers

@@ -1,0 +1,49 @@
+"""What a worker of a search may use: GPUs of this machine, or what it reserves on a cluster."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zoerefine.base.errors import UserError
+from zoerefine.lab.launch.queue.executor import Resources
+from zoerefine.lab.launch.record.provenance import query_gpus
+from zoerefine.lab.search.subject import Subject
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that a process may use, as CUDA_VISIBLE_DEVICES names them."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return [one for one in chosen.split(",") if one]
+    return query_gpus("index")
+
+
+def refuse_too_few(gpus: Sequence[str], devices: int) -> None:
+    """Raises `UserError` where there are GPUs, but fewer than STUDY.DEVICES."""
+    if gpus and devices > len(gpus):
+        raise UserError(f"STUDY.DEVICES is {devices}, and this machine has {len(gpus)} GPUs")
+
+
+def worker_settings(settings: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
+    """The fields of `Resources` for a study's workers, where no option sets them.
+
+    STUDY.DEVICES GPUs where it is more than one, and at least a core for each process.
+
+    Args:
+        settings: that the config sets.
+    """
+    found = {"gpus": 0.0, "cpus": 1, **settings}
+    if subject.options.DEVICES > 1:
+        found["gpus"] = found["gpus"] or float(subject.options.DEVICES)
+    return found | {"cpus": max(found["cpus"], subject.processes)}
+
+
+def refuse_unfit(resources: Resources, devices: int) -> None:
+    """Raises `UserError` for several nodes, and for GPUs that are not STUDY.DEVICES."""
+    if resources.nodes > 1:
+        raise UserError(
+            f"--nodes {resources.nodes} (CLUSTER.NODES): each worker of a search runs on one node; "
+            "set --workers for how many run at a time"
+        )
+    if devices > 1 and resources.gpus not in (0, devices):
+        raise UserError(f"--gpus {resources.gpus:g} and STUDY.DEVICES {devices} differ")
