@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from zoerefine.base.errors import UserError, damage, one_line
 from zoerefine.base.missing_packages import needed
-from zoerefine.lab.runs.metrics.series import Points, as_number, as_series, record
+from zoerefine.lab.runs.metrics.steps import Points, as_number, as_series, record
 from zoerefine.lab.runs.trackers.stores import (
     EXTRA,
     Stored,

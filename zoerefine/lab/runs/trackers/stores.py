@@ -18,7 +18,7 @@ from zoerefine.base.registries import TRACKERS
 from zoerefine.base.yaml.equal_values import FURTHER_ZEROS
 from zoerefine.lab.runs.metrics.find_files import natural_order
 from zoerefine.lab.runs.metrics.metric_log import Kind, MetricLog
-from zoerefine.lab.runs.metrics.series import Series
+from zoerefine.lab.runs.metrics.steps import Series
 
 EXTRA = "trackers"  # what installs the libraries of trackers
 LONGEST_PARAMETER = 2000  # characters of a text that may be a Python value

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from zoerefine.base.errors import UserError, counted
 from zoerefine.base.missing_packages import needed
 from zoerefine.base.yaml.keys import flatten
-from zoerefine.lab.runs.metrics.series import STEP_NAMES, Points, Series, as_number, as_series
+from zoerefine.lab.runs.metrics.steps import STEP_NAMES, Points, Series, as_number, as_series
 from zoerefine.lab.runs.trackers.stores import EXTRA, Stored, TrackedRun, environment
 
 # The records in a `.wandb` file, which W&B writes in the format of LevelDB's logs.
