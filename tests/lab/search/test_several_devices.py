@@ -11,7 +11,6 @@ from tests.lab.search.gate import GATE
 from tests.processes import is_alive, parent_of
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.memory import workers_on_gpu
-from zoerefine.base.run_dir import RunDir
 from zoerefine.commands import search
 from zoerefine.commands.options import resources_of, settings_of
 from zoerefine.depth.study.processes import report_to
@@ -22,7 +21,7 @@ from zoerefine.lab.search.study.claims import claim_trial, put_back
 from zoerefine.lab.search.study.trials import reason_of, trial_run
 from zoerefine.lab.search.subject import ClaimLost
 from zoerefine.lab.search.worker import run_worker
-from zoerefine.lab.search.worker_resources import refuse_too_few, worker_settings
+from zoerefine.lab.search.worker_resources import MachineShares, refuse_too_few, worker_settings
 
 ONE = "{TRAIN: {LR: [0.001]}}"
 GRID = ("STUDY.SAMPLER", "grid", "STUDY.PRUNER", "none")
@@ -147,7 +146,7 @@ def test_after_a_kill_of_its_worker_a_run_never_has_two_writers(
     assert not run.results_file.exists()  # the processes did not train to the end
 
 
-def test_workers_share_gpus_and_cores(tmp_path, monkeypatch):
+def test_workers_share_gpus_and_cores(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("zoerefine.base.machine.cores.usable_cores", lambda: 12)
     for gpus, devices, processes, groups, threads, on_a_gpu in (
@@ -158,8 +157,8 @@ def test_workers_share_gpus_and_cores(tmp_path, monkeypatch):
         (["0"], 1, 1, [None] * 3, "4", 3),
         ([], 2, 2, [None] * 3, "2", 1),
     ):
-        workers = worker_pool.LocalWorkers(RunDir(tmp_path), 3, gpus, devices, processes)
-        given = [workers._environment(number) for number in range(3)]
+        shares = MachineShares(3, gpus, devices, processes)
+        given = [shares.environment(number) for number in range(3)]
         assert [one.get("CUDA_VISIBLE_DEVICES") for one in given] == groups
         assert {one["OMP_NUM_THREADS"] for one in given} == {threads}
         assert {workers_on_gpu(one) for one in given} == {on_a_gpu}

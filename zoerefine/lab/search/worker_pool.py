@@ -1,7 +1,5 @@
 """Where a study's workers run: as processes on this machine, or on a cluster by an executor."""
 
-import math
-import os
 import signal
 import subprocess
 import sys
@@ -12,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.machine.memory import GPU_WORKERS
-from zoerefine.base.machine.openmp import share_cores
 from zoerefine.base.messages import say
-from zoerefine.base.run_dir import RUN_FOLDER, RunDir
+from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.changes import uncommitted_files
 from zoerefine.lab.launch.git.commands import checkout_commit
 from zoerefine.lab.launch.process.child import child_setup, kill_tree
@@ -24,7 +20,12 @@ from zoerefine.lab.launch.queue.executor import Executor, JobOutcome, Resources,
 from zoerefine.lab.launch.variables import LIBRARY as CHECKOUT
 from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import settings_file
-from zoerefine.lab.search.worker_resources import refuse_too_few, refuse_unfit, visible_gpus
+from zoerefine.lab.search.worker_resources import (
+    MachineShares,
+    refuse_too_few,
+    refuse_unfit,
+    visible_gpus,
+)
 
 # Starts a command from this tree, installed or not, whatever lies in the working directory.
 PROGRAM = (
@@ -43,23 +44,12 @@ class WorkerTicket:
 
 
 class LocalWorkers:
-    """`count` workers on this machine; they share its cores, and each has some of its GPUs.
-
-    Args:
-        gpus: that all workers together may use.
-        devices: GPUs of each worker, if there are so many.
-        processes: that train a trial together.
-    """
+    """Workers on this machine, which share it."""
 
     keeps_jobs = False
 
-    def __init__(
-        self, run: RunDir, count: int, gpus: Sequence[str], devices: int = 1, processes: int = 1
-    ) -> None:
-        self.folder, self.gpus = run.path / "workers", gpus
-        self.devices, self.processes = min(devices, len(gpus)), count * processes
-        self.groups = len(gpus) // self.devices if gpus else 1
-        self.on_a_gpu = math.ceil(count / self.groups)
+    def __init__(self, run: RunDir, shares: MachineShares) -> None:
+        self.folder, self.shares = run.path / "workers", shares
 
     def submit(self, name: str, number: int, words: Sequence[str]) -> WorkerTicket:
         self.folder.mkdir(exist_ok=True)
@@ -67,7 +57,7 @@ class LocalWorkers:
         with open(log, "ab") as file:
             process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, "search", *words],
-                env=self._environment(number),
+                env=self.shares.environment(number),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -75,18 +65,6 @@ class LocalWorkers:
                 start_new_session=True,  # the driver forwards Ctrl-C, once
             )
         return WorkerTicket(process, log)
-
-    def _environment(self, number: int) -> dict[str, str]:
-        environment = {name: value for name, value in os.environ.items() if name != RUN_FOLDER}
-        if self.processes > 1:
-            share_cores(environment, self.processes)
-        if self.gpus:
-            environment[GPU_WORKERS] = str(self.on_a_gpu)
-        if len(self.gpus) > 1:
-            first = number % self.groups * self.devices
-            chosen = self.gpus[first : first + self.devices]
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(chosen)
-        return environment
 
     def poll(self, ticket: WorkerTicket) -> JobOutcome | None:
         code = ticket.process.poll()
@@ -145,4 +123,5 @@ def open_workers(study: Study, executor: str, resources: Resources) -> Iterator[
         else:
             gpus, count = visible_gpus(), study.options.WORKERS
             refuse_too_few(gpus, devices)
-            yield LocalWorkers(study.run, count, gpus, subject.devices, subject.processes)
+            shares = MachineShares(count, gpus, subject.devices, subject.processes)
+            yield LocalWorkers(study.run, shares)

@@ -1,13 +1,50 @@
 """What a worker of a search may use: GPUs of this machine, or what it reserves on a cluster."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.machine.memory import GPU_WORKERS
+from zoerefine.base.machine.openmp import share_cores
+from zoerefine.base.run_dir import RUN_FOLDER
 from zoerefine.lab.launch.queue.executor import Resources
 from zoerefine.lab.launch.record.provenance import query_gpus
 from zoerefine.lab.search.subject import Subject
+
+
+@dataclass(frozen=True)
+class MachineShares:
+    """Workers on this machine share its cores, and each has some of its GPUs.
+
+    Attributes:
+        count: of the workers.
+        gpus: that all workers together may use.
+        devices: GPUs of each worker, if there are so many.
+        processes: that train a trial together.
+    """
+
+    count: int
+    gpus: Sequence[str]
+    devices: int = 1
+    processes: int = 1
+
+    def environment(self, number: int) -> dict[str, str]:
+        """The variables of a worker."""
+        environment = {name: value for name, value in os.environ.items() if name != RUN_FOLDER}
+        if self.count * self.processes > 1:
+            share_cores(environment, self.count * self.processes)
+        if self.gpus:
+            devices = min(self.devices, len(self.gpus))
+            groups = len(self.gpus) // devices
+            environment[GPU_WORKERS] = str(math.ceil(self.count / groups))
+            if len(self.gpus) > 1:
+                first = number % groups * devices
+                chosen = self.gpus[first : first + devices]
+                environment["CUDA_VISIBLE_DEVICES"] = ",".join(chosen)
+        return environment
 
 
 def visible_gpus() -> list[str]:
