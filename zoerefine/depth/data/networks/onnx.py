@@ -32,6 +32,7 @@ from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.missing_packages import needed
 from zoerefine.base.yaml.read import YamlError, load_yaml
 from zoerefine.depth.data.cache.decode import resize_rgb
+from zoerefine.depth.data.intrinsics import FocalTerm
 from zoerefine.depth.data.layouts.recordings import read_text
 from zoerefine.depth.data.networks import pseudo_source as source
 
@@ -111,7 +112,7 @@ def load_onnx(name: str) -> source.DepthNetwork:
     run = partial(predict, session, description, channels_first)
     focal = None
     if description.focal is not None:
-        focal = source.FocalTerm(float(description.focal), description.height, description.width)
+        focal = FocalTerm(float(description.focal), description.height, description.width)
     return source.DepthNetwork(source.PseudoSource(description.name, digest), run, focal)
 
 
