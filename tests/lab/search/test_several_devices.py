@@ -21,7 +21,7 @@ from zoerefine.lab.search.study.claims import claim_trial, put_back
 from zoerefine.lab.search.study.trials import reason_of, trial_run
 from zoerefine.lab.search.subject import ClaimLost
 from zoerefine.lab.search.worker import run_worker
-from zoerefine.lab.search.worker_resources import MachineShares, refuse_too_few, worker_settings
+from zoerefine.lab.search.worker_resources import MachineShares, visible_gpus, worker_settings
 
 ONE = "{TRAIN: {LR: [0.001]}}"
 GRID = ("STUDY.SAMPLER", "grid", "STUDY.PRUNER", "none")
@@ -164,9 +164,10 @@ def test_workers_share_gpus_and_cores(monkeypatch):
         assert {workers_on_gpu(one) for one in given} == {on_a_gpu}
 
 
-def test_more_devices_than_the_machine_has_are_refused():
+def test_more_devices_than_the_machine_has_are_refused(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(UserError, match=r"STUDY\.DEVICES is 3, and this machine has 2 GPUs"):
-        refuse_too_few(["0", "1"], 3)
+        visible_gpus(3)
 
 
 @pytest.mark.parametrize(

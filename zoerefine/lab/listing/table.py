@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zoerefine.base.errors import UserError, damage, visible
+from zoerefine.base.errors import UserError, counted, damage, visible
 from zoerefine.base.files.atomic import bytes_on_disk
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.record.provenance import seed_of
@@ -217,7 +217,7 @@ def summary(rows: list[RunRow]) -> str:
     """How many runs in which states, and their size."""
     states = [row.state for row in rows]
     counts = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
-    runs = f"{len(rows):,} run{'' if len(rows) == 1 else 's'}"
+    runs = counted(len(rows), "run")
     return f"{runs}{f' ({counts})' if counts else ''}, {shown_size(sum(r.bytes for r in rows))}"
 
 

@@ -110,11 +110,6 @@ def stamp_of(folder: Path, name: str) -> list[Any]:
     return [name, status.st_size, status.st_mtime_ns]
 
 
-def printable(path: Path) -> str:
-    """A path as UTF-8 text; bytes that are none are written as escapes."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
 class RunCache(StoredRuns):
     """Runs by where they are read from, valid while the files have the same sizes and times."""
 
@@ -187,7 +182,8 @@ def collect(
         sources, track(readings, len(sources), "collecting", "run"), strict=True
     ):
         if isinstance(found, str):
-            left_out[printable(source.path)] = found
+            path = os.fsencode(source.path).decode("utf-8", "backslashreplace")  # to be printed
+            left_out[path] = found
             continue
         reasons = {run.path: why_left_out(run, keeps) for run in found.runs}
         runs += [run for run in found.runs if not reasons[run.path]]

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from zoerefine.base.config_roles import WEIGHT_KEYS, group_settings
+from zoerefine.base.config_roles import WEIGHT_KEYS
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.machine.processor import INSTRUCTIONS
@@ -20,13 +20,8 @@ OUTSIDE |= {"split_file": "file of DATA.SPLIT", "network": "files of MODEL.NAME"
 DIGITS = 8  # of a commit or digest in a name
 
 
-def own_group_key(tree: Mapping[str, Any], origin: Mapping[str, str]) -> str:
-    """The group of a run of our own training, by its config and `origin_settings`."""
-    return digest_json([group_settings(tree), origin])[:DIGITS]
-
-
-def script_group_key(settings: Mapping[str, Any]) -> str:
-    """The group of another script's run, by all its settings but the seed."""
+def group_key(settings: Any) -> str:
+    """The group of a run by all that decides its result; the seed is not in it."""
     return digest_json(settings)[:DIGITS]
 
 

@@ -12,14 +12,14 @@ from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from zoerefine.base.config_roles import SEED, Role, compared_settings, role_of
+from zoerefine.base.config_roles import SEED, Role, compared_settings, group_settings, role_of
 from zoerefine.base.errors import UserError
 from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.equal_values import exact_text_at
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.base.yaml.read import parse_yaml
-from zoerefine.lab.runs.group_key import origin_settings, own_group_key
+from zoerefine.lab.runs.group_key import group_key, origin_settings
 
 
 def read_tree(path: Path) -> dict[str, Any]:
@@ -80,10 +80,10 @@ class Run:
     settings: dict[str, Any]
     group: str
     seed: int | float | str | None
-    curve: Curve | None
-    results: dict[str, Any]
     provenance: dict[str, Any]
-    engine: dict[str, Any]
+    curve: Curve | None = None
+    results: dict[str, Any] = field(default_factory=dict)
+    engine: dict[str, Any] = field(default_factory=dict)
     is_foreign: bool = False
     finals: dict[str, float] = field(default_factory=dict)
     curves: dict[str, Curve] = field(default_factory=dict)
@@ -170,7 +170,7 @@ def read_own_run(run: RunDir, recorded: dict[str, Any]) -> Run:
         path=str(run.path),
         state=run.status().state,
         settings=compared_settings(tree) | origin,
-        group=own_group_key(tree, origin),
+        group=group_key([group_settings(tree), origin]),
         seed=seed if isinstance(seed, int) else 0,
         curve=read_curve(run),
         results=results,

@@ -20,12 +20,7 @@ from zoerefine.lab.launch.queue.executor import Executor, JobOutcome, Resources,
 from zoerefine.lab.launch.variables import LIBRARY as CHECKOUT
 from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import settings_file
-from zoerefine.lab.search.worker_resources import (
-    MachineShares,
-    refuse_too_few,
-    refuse_unfit,
-    visible_gpus,
-)
+from zoerefine.lab.search.worker_resources import MachineShares, refuse_unfit, visible_gpus
 
 # Starts a command from this tree, installed or not, whatever lies in the working directory.
 PROGRAM = (
@@ -121,7 +116,6 @@ def open_workers(study: Study, executor: str, resources: Resources) -> Iterator[
                 say(f"reserved for each worker: {resources.gpus:g} GPUs, {resources.cpus} cores")
             yield ClusterWorkers(study.run, commit, opened)
         else:
-            gpus, count = visible_gpus(), study.options.WORKERS
-            refuse_too_few(gpus, devices)
+            count, gpus = study.options.WORKERS, visible_gpus(devices)
             shares = MachineShares(count, gpus, subject.devices, subject.processes)
             yield LocalWorkers(study.run, shares)

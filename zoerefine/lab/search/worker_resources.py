@@ -47,18 +47,16 @@ class MachineShares:
         return environment
 
 
-def visible_gpus() -> list[str]:
-    """The GPUs that a process may use, as CUDA_VISIBLE_DEVICES names them."""
+def visible_gpus(devices: int) -> list[str]:
+    """The GPUs that a process may use, as CUDA_VISIBLE_DEVICES names them.
+
+    Raises `UserError` where there are some, but fewer than `devices`, which STUDY.DEVICES is.
+    """
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        return [one for one in chosen.split(",") if one]
-    return query_gpus("index")
-
-
-def refuse_too_few(gpus: Sequence[str], devices: int) -> None:
-    """Raises `UserError` where there are GPUs, but fewer than STUDY.DEVICES."""
+    gpus = query_gpus("index") if chosen is None else [*filter(None, chosen.split(","))]
     if gpus and devices > len(gpus):
         raise UserError(f"STUDY.DEVICES is {devices}, and this machine has {len(gpus)} GPUs")
+    return gpus
 
 
 def worker_settings(settings: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
