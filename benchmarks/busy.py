@@ -25,7 +25,8 @@ from common.report import Row, options, report, row
 from infer import CONFIG, last_line
 from peers.busy_work import WORKS
 
-from zoerefine.base.progress import say, track
+from zoerefine.base.messages import say
+from zoerefine.base.progress import track
 from zoerefine.depth.data.synthetic import synthesize
 
 PROGRAM = Path(__file__).parent / "peers" / "busy_work.py"

@@ -30,7 +30,8 @@ from common.timing import in_turns
 from torch import Tensor
 
 from zoerefine.base.machine.device import has_amx, has_bf16
-from zoerefine.base.progress import say, track
+from zoerefine.base.messages import say
+from zoerefine.base.progress import track
 from zoerefine.base.registries import ENGINES
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.layouts.readers import open_dataset

@@ -27,7 +27,8 @@ from common.report import Row, left_out, options, ratios, report, row
 from peers.side import own_mb
 
 from zoerefine.base.machine.memory import aligned_empty
-from zoerefine.base.progress import say, track
+from zoerefine.base.messages import say
+from zoerefine.base.progress import track
 from zoerefine.depth.data.cache.cache import (
     PACKED,
     Cache,

@@ -39,13 +39,15 @@ from common.rooms.sides import best_factor
 from zoerefine.base.depth_limits import FARTHEST_M, NEAREST_M
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.files.images import read_rgb
-from zoerefine.base.progress import say, track
+from zoerefine.base.messages import say
+from zoerefine.base.progress import track
 from zoerefine.cli import run_command
 from zoerefine.depth.data.cache.decode import read_truth_m, read_zoe
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.synthetic import synthesize
-from zoerefine.depth.points.measured import RefinerChoice, RoomFound
+from zoerefine.depth.points.measured import RoomFound
+from zoerefine.depth.points.refiner_choice import RefinerChoice
 from zoerefine.depth.points.room import Measurement, RoomCalibration, calibrate, unseen_errors
 from zoerefine.depth.points.room_prior import RoomPrior, features
 

@@ -28,7 +28,8 @@ from common.rooms.sides import best_factor
 from common.timing import in_turns
 
 from zoerefine.base.depth_limits import FARTHEST_M, NEAREST_M
-from zoerefine.base.progress import say, track
+from zoerefine.base.messages import say
+from zoerefine.base.progress import track
 from zoerefine.cli import run_command
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.dataset import Dataset

@@ -24,7 +24,8 @@ from yacs.config import CfgNode
 
 from zoerefine.base.config import defaults, merge
 from zoerefine.base.files.atomic import write_text
-from zoerefine.base.progress import say, track
+from zoerefine.base.messages import say
+from zoerefine.base.progress import track
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.pack import build_cache
 from zoerefine.depth.data.layouts.readers import open_dataset

@@ -43,7 +43,8 @@ from common.rooms.tables import (
 from common.timing import in_turns
 
 from zoerefine.base.config import Config, load_config, to_dict
-from zoerefine.base.progress import say, track
+from zoerefine.base.messages import say
+from zoerefine.base.progress import track
 from zoerefine.cli import run_command
 from zoerefine.depth.data.split import Split, split_scenes
 from zoerefine.depth.data.synthetic import synthesize

@@ -34,7 +34,8 @@ from common.timing import in_turns
 
 from zoerefine.base.config import Config, load_config
 from zoerefine.base.depth_limits import FARTHEST_M
-from zoerefine.base.progress import say, track
+from zoerefine.base.messages import say
+from zoerefine.base.progress import track
 from zoerefine.cli import run_command
 from zoerefine.depth.data.cache.decode import read_objects, read_zoe
 from zoerefine.depth.data.dataset import Clip, Dataset, Frame

@@ -25,7 +25,8 @@ from common.report import Row, options, report, row
 from optuna.storages.journal import JournalFileBackend
 
 from zoerefine.base.config import defaults, merge
-from zoerefine.base.progress import say, track
+from zoerefine.base.messages import say
+from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.study.trials import OwnTraining
 from zoerefine.lab.search.space.space import suggest

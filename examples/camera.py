@@ -5,14 +5,19 @@ python examples/camera.py refiner.ts --camera clip.mp4 --depth-model folder
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator
 
 import cv2
 import numpy as np
 
+from zoerefine.base.errors import UserError
+from zoerefine.cli import run_command
+from zoerefine.depth.data.intrinsics import checked_intrinsics
 from zoerefine.depth.data.networks import load_network
 from zoerefine.depth.infer import Refiner
+from zoerefine.depth.infer.same_network import check_source
 
 
 def main() -> None:
@@ -26,15 +31,30 @@ def main() -> None:
         help="a folder, a name on the Hugging Face hub, or an ONNX file; default: %(default)s",
     )
     parser.add_argument(
+        "--any-pseudo",
+        action="store_true",
+        help="accept another network than the refiner was trained on",
+    )
+    parser.add_argument(
+        "--intrinsics",
+        type=float,
+        nargs=4,
+        metavar=("FX", "FY", "CX", "CY"),
+        help="of the camera, in pixels, for an ONNX network with a focal term",
+    )
+    parser.add_argument(
         "--trust", action="store_true", help="accept a bundle from elsewhere that is a program"
     )
     args = parser.parse_args()
 
     refiner = Refiner.load(args.bundle, args.trust)
     network = load_network(args.depth_model)
+    if not args.any_pseudo:
+        check_source(args.bundle, refiner.manifest, network.source)
+    own = checked_intrinsics(args.intrinsics, "--intrinsics") if args.intrinsics else None
     for number, rgb in enumerate(pictures(args.camera)):
         start = time.perf_counter()
-        zoe_m = network.predict(rgb[None])[0]  # float32 [H, W], metres
+        zoe_m = network.predict(rgb[None], own)[0]  # float32 [H, W], metres
         refined_m = refiner(rgb, zoe_m)
         elapsed_ms = (time.perf_counter() - start) * 1000
         print(
@@ -49,7 +69,7 @@ def pictures(camera: str) -> Iterator[np.ndarray]:
     capture = cv2.VideoCapture(int(camera) if camera.isdigit() else camera)
     capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)  # the newest picture, not every picture
     if not capture.isOpened():
-        raise SystemExit(f"error: there is no camera or video {camera}")
+        raise UserError(f"there is no camera or video {camera}")
     while True:
         more, bgr = capture.read()
         if not more:
@@ -66,4 +86,4 @@ def distance_ahead(depth_m: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command(main))

@@ -24,7 +24,7 @@ from tests.processes import killed_at_end, platform_command, run_script
 from tests.slurm import slurm_on_this_machine
 from zoerefine.base.files.file_lock import lock
 from zoerefine.base.machine.memory import free_memory
-from zoerefine.base.progress import be_quiet
+from zoerefine.base.messages import be_quiet
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 MEMORY, MUCH_MEMORY = "/dev/shm", 8 * 2**30

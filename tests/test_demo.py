@@ -62,6 +62,19 @@ def test_a_clip_in_a_folder_with_others_is_linked(tmp_path):
     assert [path.resolve().name for path in found["--rgb"].iterdir()] == ["2.jpg"]
 
 
+def test_a_clip_in_a_folder_with_pictures_that_are_not_listed_is_linked(tmp_path):
+    for folder in ("rgb", "depth", "pseudo"):
+        (tmp_path / folder).mkdir()
+        for number in range(3):
+            file = tmp_path / folder / f"{number}.{'jpg' if folder == 'rgb' else 'png'}"
+            cv2.imwrite(str(file), np.full((8, 8), number, np.uint16))
+    rows = [f"a,rgb/{number}.jpg,depth/{number}.png,pseudo/{number}.png" for number in (0, 2)]
+    (tmp_path / "frames.csv").write_text("\n".join(["clip,rgb,depth,pseudo", *rows]))
+    found = clip_folders(open_dataset(tmp_path), "a", tmp_path / "links")
+    names = sorted(path.resolve().name for path in found["--rgb"].iterdir())
+    assert names == ["0.jpg", "2.jpg"]
+
+
 def test_too_few_scenes_are_named_before_any_work(tmp_path, capfd):
     for name in ("a.jpg", "a.png"):
         cv2.imwrite(str(tmp_path / name), np.ones((8, 8), np.uint16))

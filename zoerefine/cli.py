@@ -9,12 +9,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from zoerefine import __version__
 from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError, visible
 from zoerefine.base.files.storage_faults import storage_fault
-from zoerefine.base.progress import be_quiet
+from zoerefine.base.messages import be_quiet
+from zoerefine.base.missing_packages import missing_required
 
 COMMANDS = {
     "run": "run a job from a git commit and a config, or a queue of jobs",
@@ -73,9 +73,7 @@ def run_named(name: str, words: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if not error.name or error.name.startswith("zoerefine"):
             raise
-        raise UserError(
-            f"{sys.executable} has no package {error.name}: {how_to_install()}"
-        ) from None
+        raise missing_required(error.name) from None
 
 
 def load(name: str) -> Callable[[Sequence[str]], int]:
@@ -83,14 +81,6 @@ def load(name: str) -> Callable[[Sequence[str]], int]:
     module = importlib.import_module(f"zoerefine.commands.{TOGETHER.get(name, name)}")
     function: Callable[[Sequence[str]], int] = getattr(module, name if name in TOGETHER else "main")
     return function
-
-
-def how_to_install() -> str:
-    """How to get what zoerefine requires, in a checkout or without one."""
-    folder = Path(__file__).resolve().parents[1]
-    if (folder / "Makefile").exists():
-        return f"run `make install` once in {folder}, then `. .venv/bin/activate`"
-    return "`pip install zoerefine` installs what is missing"
 
 
 def usage() -> str:

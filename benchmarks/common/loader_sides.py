@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from zoerefine.base.files.atomic import digest_json
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.lab.launch.home import home_folder
 
 PEERS = Path(__file__).parents[1] / "peers"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.lab.launch.home import home_folder
 
 MLFLOW = "mlflow-skinny==3.17.2"

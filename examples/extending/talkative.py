@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.lab.launch.queue.executor import LaunchProcess, LocalExecutor, Resources
 
 

@@ -1,4 +1,4 @@
-"""Progress and messages: bars only on a terminal, plain lines elsewhere, --quiet."""
+"""Progress: bars only on a terminal, plain lines elsewhere."""
 
 import os
 import pty
@@ -8,11 +8,8 @@ import termios
 
 import pytest
 
-from tests.foreign import commit_files
-from tests.processes import run_zoerefine
 from zoerefine.base import progress
 from zoerefine.base.errors import UserError
-from zoerefine.base.run_dir import RunDir
 
 
 @pytest.fixture
@@ -51,7 +48,8 @@ def test_a_failure_has_no_last_line(capsys):
 
 
 def test_a_terminal_gets_a_bar_and_a_pipe_does_not():
-    code = ("from zoerefine.base.progress import say, track\n"
+    code = ("from zoerefine.base.messages import say\n"
+            "from zoerefine.base.progress import track\n"
             "for k in track(range(3), 3, 'packing', 'frame'): say(f'message {k}')")  # fmt: skip
     reader, writer = pty.openpty()
     termios.tcsetwinsize(writer, (24, 80))
@@ -62,32 +60,3 @@ def test_a_terminal_gets_a_bar_and_a_pipe_does_not():
     assert b"\r" not in piped
     assert [line[:9] for line in piped.splitlines()] == [b"message 0", b"message 1", b"message 2",
                                                          b"packing: "]  # fmt: skip
-
-
-def test_a_quiet_training_prints_its_folder_and_warnings_only(tiny, script):
-    done = script("train", "--config", tiny, "--quiet")
-    run = RunDir(tiny.parent / done.stdout.strip())
-    assert run.status().state == "finished"
-    assert all(line.startswith("warning: ") for line in done.stderr.splitlines()), done.stderr
-    log = run.log_file.read_text()
-    assert "epoch 2/2" in log and "test scene" in log  # the log has what was hidden
-
-
-def test_a_quiet_command_prints_its_error(tiny, script):
-    done = script("train", "--config", tiny, "--quiet", "TRAIN.LR", "fast", code=2)
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("error: command line: TRAIN.LR must be")
-
-
-def test_a_quiet_launch_prints_no_output_of_its_job_but_its_error(tmp_path):
-    repo = tmp_path / "repo"
-    job = "print('said by the job')\nraise ValueError('broken')\n"
-    commit_files(repo, {"job.py": job, "any.yaml": "{}\n"})
-    words = ["--repo", repo, "--commit", "HEAD", "--config", repo / "any.yaml", "--quiet"]
-    words += ["--module", "job.py", "--home", tmp_path / "home", "--runs", tmp_path / "runs"]
-    done = run_zoerefine(tmp_path, "run", *words, code=1)
-    (error,) = done.stderr.splitlines()
-    assert error.startswith("error: ValueError: broken; see ")
-    assert "said by the job" not in done.stdout
-    run = RunDir(next(tmp_path.glob("runs/any/*-*")))
-    assert "said by the job" in run.log_file.read_text()

@@ -3,7 +3,7 @@
 import re
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
 
 # The names of our own runs' metrics that are better where they are higher.
 HIGHER_IS_BETTER = re.compile(

@@ -1,19 +1,17 @@
-"""Progress and messages on stderr: bars on a terminal, plain lines elsewhere, nothing if quiet."""
+"""Progress on stderr: bars on a terminal, plain lines elsewhere, nothing if quiet."""
 
-import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, Self, TypeVar
+
+from zoerefine.base.messages import is_hidden, say
+from zoerefine.base.messages import warn as warn  # for images.py: caches store a digest of its code
 
 Item = TypeVar("Item")
 
 FIRST_LINE_S, LONGEST_PAUSE_S = 10.0, 300.0
 PAUSE_SHARE = 0.1  # of the time so far, between two plain lines
-
-_quiet = False
-_listeners: list[Callable[[str], None]] = []
 
 
 class Progress(Protocol):
@@ -88,59 +86,6 @@ def track(items: Iterable[Item], total: int, label: str, unit: str) -> Iterator[
         for item in items:
             yield item
             progress.update()
-
-
-def be_quiet(quiet: bool = True) -> None:
-    """Hide progress and messages of this process from now on, or show them again."""
-    global _quiet
-    _quiet = quiet
-
-
-def is_quiet() -> bool:
-    """Whether progress and messages are hidden: --quiet."""
-    return _quiet
-
-
-def silent() -> bool:
-    """Whether this is a torchrun process other than the first, which prints for all."""
-    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK") != "0"
-
-
-def is_hidden() -> bool:
-    """Whether this process shows no progress and no messages."""
-    return _quiet or silent()
-
-
-def say(line: str) -> None:
-    """Print a message on stderr, above a progress bar if one is drawn."""
-    show(line, hidden=is_hidden())
-
-
-def warn(line: str) -> None:
-    """Print a warning on stderr, even if quiet."""
-    show(f"warning: {line}", hidden=silent())
-
-
-def show(line: str, hidden: bool) -> None:
-    """Give a message to who listens, and print it unless it is hidden."""
-    for listener in _listeners:
-        listener(line)
-    if hidden:
-        return
-    if "tqdm" in sys.modules:
-        sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
-    else:
-        print(line, file=sys.stderr)
-
-
-@contextmanager
-def heard_by(listener: Callable[[str], None]) -> Iterator[None]:
-    """While entered, `listener` gets every message, also where none is printed."""
-    _listeners.append(listener)
-    try:
-        yield
-    finally:
-        _listeners.remove(listener)
 
 
 def duration(seconds: float) -> str:

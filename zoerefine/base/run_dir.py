@@ -19,7 +19,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.files import atomic
 from zoerefine.base.files.file_lock import Wait, is_locked, is_open_at, writer_lock
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 
 # Environment variables that a launcher sets for its job: the run directory, the user's folder,
 # the seed, and how many times the run has been started.

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from zoerefine.base.config import load_config
 from zoerefine.base.files.atomic import create_ignored_folder
-from zoerefine.base.progress import say, track
+from zoerefine.base.messages import say
+from zoerefine.base.progress import track
 from zoerefine.commands.options import Parser, add_shared, as_path
 
 if TYPE_CHECKING:

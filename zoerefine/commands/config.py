@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from zoerefine.base.config import examples, loading, to_dict
+from zoerefine.base.config import loading, paths, to_dict
 from zoerefine.base.config.schema import GROUPS, KEYS, SEARCH, Key
 from zoerefine.base.config.value_types import OneOf
 from zoerefine.base.config_roles import role_of
@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--example", metavar="NAME",
         help="print an example config instead, to start yours from: "
-        + ", ".join(examples.example_names()),
+        + ", ".join(paths.example_names()),
     )  # fmt: skip
     parser.add_argument(
         "--markdown", action="store_true", help="print the table of docs/configuration.md instead"
@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
         print(as_markdown(), end="")
         return 0
     if args.example:
-        print(examples.example_file(args.example).read_text(encoding="utf-8"), end="")
+        print(paths.example_file(args.example).read_text(encoding="utf-8"), end="")
         return 0
     names, pairs = split_words(args.words)
     resolved = loading.resolve_config(args.config, pairs)

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.base.config.examples import example_file
+from zoerefine.base.config.paths import example_file
 from zoerefine.base.errors import UserError, counted
 from zoerefine.base.files.atomic import write_json
-from zoerefine.base.progress import is_quiet
+from zoerefine.base.messages import is_quiet
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands.options import Parser, add_shared
@@ -209,23 +209,23 @@ def clip_folders(dataset: "Dataset", clip: str, links: Path) -> dict[str, Path]:
     They are the clip's own where these have no other pictures and its files are paired by their
     names, as `infer` does; else folders of links in `links`.
     """
+    from zoerefine.depth.data.networks.pseudo_source import UNKNOWN, source_of, write_source
+    from zoerefine.depth.infer.sources import files_below, is_picture
+
     frames = [frame for frame in dataset.frames if frame.clip == clip]
     files: dict[str, list[Path | None]]
     files = {"--rgb": [frame.rgb for frame in frames], "--depth": [frame.zoe for frame in frames],
              "--eval": [frame.depth for frame in frames]}  # fmt: skip
     known = {option: [*filter(None, paths)] for option, paths in files.items() if any(paths)}
-    stems = [frame.rgb.stem for frame in frames]
+    listed, stems = set(known["--rgb"]), [frame.rgb.stem for frame in frames]
     own = {option: {path.parent for path in paths} for option, paths in known.items()}
     are_apart = len(set().union(*own.values())) == len(own) and not any(
-        folder in other.rgb.parents
+        is_picture(path) and path not in listed
         for folder in own["--rgb"]
-        for other in dataset.frames
-        if other.clip != clip
+        for path in files_below(folder)
     )
     if are_apart and all([path.stem for path in paths] == stems for paths in known.values()):
         return {option: paths[0].parent for option, paths in known.items()}
-
-    from zoerefine.depth.data.networks.pseudo_source import UNKNOWN, source_of, write_source
 
     shutil.rmtree(links, ignore_errors=True)
     for option in known:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
 from zoerefine.base.threads import wait_for_ctrl_c
 from zoerefine.commands.options import Parser, add_shared, as_path
 
 if TYPE_CHECKING:
-    from zoerefine.depth.measure.session import Session
+    from zoerefine.depth.measure.server import Session
 
 EPILOG = """\
 FILE.csv has a line for each measurement:
@@ -67,7 +67,7 @@ def open_session(args: argparse.Namespace) -> "Session":
         load_network_depth,
         open_source,
     )
-    from zoerefine.depth.measure.session import Recording, Session
+    from zoerefine.depth.measure.server import Recording, Session
 
     given = checked_intrinsics(args.intrinsics, "--intrinsics") if args.intrinsics else None
     engine = load_bundle(bundle_of(args.bundle), args.trust) if args.bundle else points_alone()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError
-from zoerefine.base.progress import be_quiet, say, warn
+from zoerefine.base.messages import be_quiet, say, warn
 from zoerefine.base.registries import EXECUTORS
 from zoerefine.base.yaml.keys import mapped
 
@@ -38,7 +38,7 @@ def existing_config(name: str) -> Path:
     """The type of --config: a file, or else the name of an example such as `demo`."""
     if not name or name.endswith(".yaml"):
         return as_path(name)  # a file that does not exist here may be the commit's
-    from zoerefine.base.config.examples import config_file
+    from zoerefine.base.config.paths import config_file
 
     return config_file(name)
 

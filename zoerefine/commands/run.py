@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import is_quiet
+from zoerefine.base.messages import is_quiet
 from zoerefine.commands import options
 from zoerefine.lab.launch.home import home_folder
 from zoerefine.lab.launch.housekeeping import (

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zoerefine.base.errors import UserError, visible
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.commands.options import CommandParser, add_shared, days, print_json
 from zoerefine.commands.runs_changes import ARCHIVE_COMMANDS, change, change_trash, remove
 from zoerefine.lab.launch.record.times_and_speeds import is_aside
 
 if TYPE_CHECKING:
-    from zoerefine.lab.listing.row import RunRow
+    from zoerefine.lab.listing.table import RunRow
 
 USUAL_METRIC = "val.refined.abs_rel"
 # The options that --help lists; --help-all lists all.

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoerefine.base.errors import UserError, damage, visible
+from zoerefine.base.messages import say, warn
 from zoerefine.base.metric_direction import is_maximized, warn_of_direction
-from zoerefine.base.progress import say, warn
 from zoerefine.commands.options import Parser, add_shared, as_path
 
 if TYPE_CHECKING:
     from zoerefine.lab.listing.labels import Labels
-    from zoerefine.lab.listing.row import RunRow
+    from zoerefine.lab.listing.table import RunRow
 
 
 def change(rows: "list[RunRow]", args: argparse.Namespace) -> int:

@@ -15,8 +15,8 @@ from zoerefine.base.config.schema import SEARCH
 from zoerefine.base.config.searched_keys import OWN_KEYS
 from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import UserError
+from zoerefine.base.messages import say
 from zoerefine.base.metric_direction import warn_of_direction
-from zoerefine.base.progress import say
 from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.base.yaml.read import read_yaml
 from zoerefine.base.yaml.write import dump_value
@@ -114,7 +114,7 @@ def search_training(args: argparse.Namespace) -> RunDir | None:
         return None
     from zoerefine.depth.study.trials import OwnTraining, study_folder
     from zoerefine.lab.search.driver import run_study, study_run
-    from zoerefine.lab.search.worker_pool import worker_settings
+    from zoerefine.lab.search.worker_resources import worker_settings
 
     with notifying(args.notify, "search") as ending:
         ending.run = study_run(study_folder(cfg)).path
@@ -238,7 +238,7 @@ def search_script(
             print("\n".join(script_plan(subject, args)))
         return None
     from zoerefine.lab.search.driver import run_study, study_run
-    from zoerefine.lab.search.worker_pool import worker_settings
+    from zoerefine.lab.search.worker_resources import worker_settings
 
     for line in (line for parameter in subject.space for line in parameter.lines()):
         say(f"searching {line}")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from zoerefine.base.config import load_config
-from zoerefine.base.progress import silent
+from zoerefine.base.messages import silent
 from zoerefine.base.run_dir import run_from_launcher
 from zoerefine.commands.options import Parser, add_shared
 

@@ -17,7 +17,7 @@ from common.rooms.tables import Rooms
 from common.rooms.training import every_room_equally, train_first, train_refiner
 
 from zoerefine.base.config import Config, load_config
-from zoerefine.base.progress import be_quiet
+from zoerefine.base.messages import be_quiet
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.pack import build_cache
 from zoerefine.depth.data.dataset import Dataset

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.processes import run_program
 from zoerefine.base.config import defaults, load_config, merge, save_config, to_dict
-from zoerefine.base.config.loading import resolve_config, resolve_path
+from zoerefine.base.config.loading import resolve_config
+from zoerefine.base.config.paths import resolve_path
 from zoerefine.base.errors import UserError
 
 

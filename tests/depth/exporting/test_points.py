@@ -14,8 +14,7 @@ from zoerefine.depth.exporting.bundle.bundle import load_bundle
 from zoerefine.depth.exporting.engine_kinds import engine_kind
 from zoerefine.depth.exporting.model_card import inputs_and_outputs
 from zoerefine.depth.infer import Refiner
-from zoerefine.depth.points import MetricPoints
-from zoerefine.depth.points.channels import HINTS, RGB
+from zoerefine.depth.points import HINTS, RGB, MetricPoints
 from zoerefine.depth.points.for_engines import corrected, hinted
 from zoerefine.depth.training.checkpoint import load_refiner, save_best
 

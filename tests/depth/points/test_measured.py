@@ -7,8 +7,9 @@ import pytest
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.intrinsics import Intrinsics
-from zoerefine.depth.points.measured import RefinerChoice, room_of
+from zoerefine.depth.points.measured import room_of
 from zoerefine.depth.points.measured_file import MeasuredFile, read_measured
+from zoerefine.depth.points.refiner_choice import RefinerChoice
 from zoerefine.depth.points.room import RoomPictures, calibrate
 from zoerefine.depth.points.room_prior import RoomPrior
 

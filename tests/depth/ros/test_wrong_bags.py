@@ -152,6 +152,31 @@ def test_pictures_and_depth_of_different_sizes_are_refused(refused, frames, tmp_
     assert f"differ in size, {COLOR} 64x48 and {DEPTH} 32x24: record depth that is aligned" in line
 
 
+@pytest.mark.parametrize("unset", [COLOR, DEPTH])
+def test_stamps_that_were_never_set_are_refused(refused, frames, tmp_path, unset):
+    messages = list(camera(frames))
+    for topic, _, message, _ in messages:
+        if topic == unset:
+            message.header.stamp.sec = message.header.stamp.nanosec = 0
+    write_bag(tmp_path / "in", messages)
+    line = refused("in", "--out", "out")
+    assert line.startswith(f"error: in: the stamps of {unset} are 0: ")
+
+
+def test_a_stamp_that_comes_twice_is_named_once_and_one_0_is_a_stamp(bag, frames, tmp_path):
+    messages = list(camera(frames))
+    for number in (4, 7):  # two pictures with the stamp of the first
+        messages[number][2].header.stamp = messages[1][2].header.stamp
+    write_bag(tmp_path / "in", messages)
+    done = bag("in", "--out", "out", code=1)
+    assert done.err.count(f"in: two messages of {COLOR} in a row have the stamp 17000") == 1
+    for _, _, message, _ in messages[:3]:
+        message.header.stamp.sec = message.header.stamp.nanosec = 0
+    messages = messages[:3] + messages[9:]
+    write_bag(tmp_path / "begin", messages)
+    assert "stamp" not in bag("begin", "--out", "other").err
+
+
 def test_where_every_picture_is_damaged_nothing_is_written(refused, bag, frames, tmp_path):
     messages = list(camera(frames))
     for number in range(1, 30, 3):

@@ -14,8 +14,7 @@ from PIL import Image
 from tests.tables import csv_rows
 from zoerefine.cli import main
 from zoerefine.lab.runs import collect as collecting
-from zoerefine.lab.runs.collect import RunCache, collect
-from zoerefine.lab.runs.sources import RunFolder
+from zoerefine.lab.runs.collect import RunCache, RunFolder, collect
 from zoerefine.lab.runs.stored import MANY
 
 FILES = ("overview.png", "overview.svg", "overview.pdf", "runs.csv", "groups.csv", "scenes.csv",

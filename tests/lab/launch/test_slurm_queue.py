@@ -78,6 +78,19 @@ def test_a_queue_waits_for_room_in_slurm(slurm, launch, gated, tmp_path):
     assert len(list(tmp_path.glob("runs/job/*-*/results.json"))) == 2
 
 
+def test_a_job_of_a_folder_whose_name_has_a_line_end_is_not_ours(slurm, launch, gated, tmp_path):
+    gated()
+    folder = tmp_path / "two\nlines"
+    folder.mkdir()
+    words = ("--parsable", "--hold", "--output=/dev/null", f"--chdir={folder}", "--wrap", "true")
+    other = slurm.run("sbatch", *words)
+    try:
+        launch(*SLURM)
+    finally:
+        slurm.run("scancel", other.strip())
+    assert len(list(tmp_path.glob("runs/job/*-*/results.json"))) == 1
+
+
 @pytest.mark.parametrize("option", [("partition", "nosuch"), ("memory", "2T"), ("gpus", "1")])
 def test_a_refused_job_leaves_everything_as_it_was(slurm, launch, config, tmp_path, option):
     refused = (*SLURM, f"--{option[0]}", option[1])

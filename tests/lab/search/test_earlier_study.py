@@ -9,7 +9,7 @@ import pytest
 
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import heard_by
+from zoerefine.base.messages import heard_by
 from zoerefine.base.run_dir import RunDir
 from zoerefine.cli import main
 from zoerefine.commands import search

@@ -11,7 +11,6 @@ from tests.lab.search.gate import GATE
 from tests.processes import is_alive, parent_of
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.memory import workers_on_gpu
-from zoerefine.base.run_dir import RunDir
 from zoerefine.commands import search
 from zoerefine.commands.options import resources_of, settings_of
 from zoerefine.depth.study.processes import report_to
@@ -22,6 +21,7 @@ from zoerefine.lab.search.study.claims import claim_trial, put_back
 from zoerefine.lab.search.study.trials import reason_of, trial_run
 from zoerefine.lab.search.subject import ClaimLost
 from zoerefine.lab.search.worker import run_worker
+from zoerefine.lab.search.worker_resources import MachineShares, visible_gpus, worker_settings
 
 ONE = "{TRAIN: {LR: [0.001]}}"
 GRID = ("STUDY.SAMPLER", "grid", "STUDY.PRUNER", "none")
@@ -146,7 +146,7 @@ def test_after_a_kill_of_its_worker_a_run_never_has_two_writers(
     assert not run.results_file.exists()  # the processes did not train to the end
 
 
-def test_workers_share_gpus_and_cores(tmp_path, monkeypatch):
+def test_workers_share_gpus_and_cores(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("zoerefine.base.machine.cores.usable_cores", lambda: 12)
     for gpus, devices, processes, groups, threads, on_a_gpu in (
@@ -157,16 +157,17 @@ def test_workers_share_gpus_and_cores(tmp_path, monkeypatch):
         (["0"], 1, 1, [None] * 3, "4", 3),
         ([], 2, 2, [None] * 3, "2", 1),
     ):
-        workers = worker_pool.LocalWorkers(RunDir(tmp_path), 3, gpus, devices, processes)
-        given = [workers._environment(number) for number in range(3)]
+        shares = MachineShares(3, gpus, devices, processes)
+        given = [shares.environment(number) for number in range(3)]
         assert [one.get("CUDA_VISIBLE_DEVICES") for one in given] == groups
         assert {one["OMP_NUM_THREADS"] for one in given} == {threads}
         assert {workers_on_gpu(one) for one in given} == {on_a_gpu}
 
 
-def test_more_devices_than_the_machine_has_are_refused():
+def test_more_devices_than_the_machine_has_are_refused(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(UserError, match=r"STUDY\.DEVICES is 3, and this machine has 2 GPUs"):
-        worker_pool.refuse_too_few(["0", "1"], 3)
+        visible_gpus(3)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ def test_more_devices_than_the_machine_has_are_refused():
 def test_a_clusters_workers_reserve_the_gpus_of_a_trial(open_study, words, options, reserved):
     subject = open_study(ONE, *words).subject
     args = search.parser().parse_args(["--executor", "slurm", *options])
-    resources = resources_of(args, worker_pool.worker_settings(settings_of(subject.cfg), subject))
+    resources = resources_of(args, worker_settings(settings_of(subject.cfg), subject))
     assert (resources.gpus, resources.cpus) == reserved
 
 

@@ -19,6 +19,7 @@ from zoerefine.lab.search.driver import Driver
 from zoerefine.lab.search.study.claims import claim_trial, complete
 from zoerefine.lab.search.subject import TrialOutcome
 from zoerefine.lab.search.worker_pool import LocalWorkers, clean_commit
+from zoerefine.lab.search.worker_resources import MachineShares
 
 KILLS = kills(1)
 
@@ -99,7 +100,7 @@ class InterruptedWorkers(LocalWorkers):
 def test_ctrl_c_while_a_worker_is_being_started_stops_it_and_starts_no_other(open_study):
     study = open_study("{TRAIN: {LR: [0.1, 0.2]}}", "STUDY.WORKERS", 2)
     study.subject.save(study.run)
-    driver = Driver(study, InterruptedWorkers(study.run, 2, []))
+    driver = Driver(study, InterruptedWorkers(study.run, MachineShares(2, [])))
     with pytest.raises(KeyboardInterrupt):
         driver.drive()
     assert len([*study.run.path.glob("workers/*.log")]) == 1
@@ -145,7 +146,7 @@ class BusyCluster(LocalWorkers):
 def test_a_worker_that_a_cluster_takes_later_is_started_then(open_study):
     study = open_study("{TRAIN: {LR: [0.1, 0.2]}}", "STUDY.WORKERS", 1, "STUDY.TRIALS", 1)
     study.subject.save(study.run)
-    workers = BusyCluster(study.run, 1, [])
+    workers = BusyCluster(study.run, MachineShares(1, []))
     Driver(study, workers).drive()
     assert (workers.asked, [trial.state.name for trial in study.trials()]) == (2, ["COMPLETE"])
 
@@ -154,7 +155,7 @@ class RefusingCluster(LocalWorkers):
     """Refuses workers but for some of its slots."""
 
     def __init__(self, run, taken):
-        super().__init__(run, 2, [])
+        super().__init__(run, MachineShares(2, []))
         self.taken = taken
 
     def submit(self, name, number, words):

@@ -35,7 +35,7 @@ __all__ = [
 # What other packages import from here; the rest is this package's own.
 OPEN = (
     "data_keys",
-    "examples",
+    "paths",
     "loading",
     "schema",
     "search_ranges",

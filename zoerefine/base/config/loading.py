@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from yacs.config import CfgNode
 
-from zoerefine.base.config.examples import config_file
+from zoerefine.base.config.paths import config_file, resolve_path
 from zoerefine.base.config.schema import GROUPS, KEYS, SEARCH, Config, Key, check_combinations
 from zoerefine.base.config.searched_keys import read_search
 from zoerefine.base.config.value_types import (
@@ -30,7 +30,6 @@ from zoerefine.base.config.value_types import (
 )
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_text
-from zoerefine.base.run_dir import CALLER_FOLDER
 from zoerefine.base.yaml.keys import nested, set_value, value_at
 from zoerefine.base.yaml.read import Document, Place, YamlError, parse_yaml, read_yaml
 from zoerefine.base.yaml.write import dump_yaml
@@ -219,23 +218,3 @@ def save_config(cfg: Config, path: str | Path) -> None:
 def training_size(cfg: Config) -> tuple[int, int]:
     """Height and width of the pictures that the refiner is given in training."""
     return cfg.LOADER.HEIGHT or cfg.CACHE.HEIGHT, cfg.LOADER.WIDTH or cfg.CACHE.WIDTH
-
-
-def resolve_path(path: str | Path) -> Path:
-    """A path of a config as an absolute one.
-
-    Relative paths start in the folder where the user typed the command; a launched job runs in
-    its own workspace, so the launcher passes that folder on in the environment.
-    """
-    try:
-        expanded = Path(path).expanduser()
-    except RuntimeError:  # ~nosuchuser/x
-        raise UserError(f"{path}: there is no such user") from None
-    try:
-        return Path(os.environ.get(CALLER_FOLDER, ".")).joinpath(expanded).resolve()
-    except FileNotFoundError:
-        raise UserError(
-            f"{path}: the current folder does not exist any more, change to another one"
-        ) from None
-    except (OSError, RuntimeError) as error:  # a loop of links
-        raise UserError(f"{path} cannot be resolved: {error}") from None

@@ -8,7 +8,7 @@ from threading import RLock
 import torch
 
 from zoerefine.base.machine.device import without_autocast, without_strict_mode
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 
 _TURN = RLock()  # the settings are of the whole process
 

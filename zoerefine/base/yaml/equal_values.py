@@ -2,10 +2,14 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from zoerefine.base.yaml.keys import mapped
+
+# Numbers by another spelling than the usual one: 007, 1.10, 2.00, 0x10.
+FURTHER_ZEROS = re.compile(r"[-+]?(0\d.*|\d*\.(\d*[1-9])?0+(?<!\.0)|0[xXoO].*)")
 
 
 def exact_text(value: Any) -> str:

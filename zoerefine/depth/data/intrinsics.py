@@ -1,8 +1,13 @@
-"""A camera's intrinsics. A module of its own, since networks and data sets both need it."""
+"""A camera's intrinsics, and networks that need its focal length.
+
+A module of its own, since networks and data sets both need it.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
+
+import numpy as np
 
 from zoerefine.base.errors import UserError, number
 
@@ -70,3 +75,30 @@ def checked_intrinsics(values: Sequence[str | float], place: str) -> Intrinsics:
             f"got {given!r}"
         )
     return intrinsics
+
+
+@dataclass(frozen=True)
+class FocalTerm:
+    """metres = output * focal length / constant, the focal length in pixels of the input.
+
+    Attributes:
+        height, width: of the network's input.
+    """
+
+    constant: float
+    height: int
+    width: int
+
+    def factor(self, camera: Intrinsics, height: int, width: int) -> np.float32:
+        """What outputs are multiplied by, for a camera with pictures of this size."""
+        camera = camera.of_size(height, width)
+        fx, fy = camera.fx * self.width / width, camera.fy * self.height / height
+        return np.float32((fx + fy) / 2 / self.constant)
+
+
+def needs_intrinsics(name: str) -> UserError:
+    """The error for a network with a focal term and a camera without intrinsics."""
+    return UserError(
+        f"{name} needs the camera's focal length: give --intrinsics FX FY CX CY, or the columns "
+        "fx, fy, cx and cy in frames.csv"
+    )

@@ -16,8 +16,9 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.base.files.file_lock import lock
 from zoerefine.base.machine.processor import describe_processor
-from zoerefine.base.progress import say, warn
+from zoerefine.base.messages import say, warn
 from zoerefine.base.run_dir import RunDir
+from zoerefine.depth import points
 from zoerefine.depth.data import area_mean, depth_codec
 from zoerefine.depth.data.dataset import Dataset
 from zoerefine.depth.data.layouts.readers import open_dataset
@@ -46,7 +47,6 @@ from zoerefine.depth.exporting.verify import (
 )
 from zoerefine.depth.model import RefinerNetwork
 from zoerefine.depth.model.backbone import outside_files
-from zoerefine.depth.points import channels as point_channels
 from zoerefine.depth.training.checkpoint import load_refiner
 from zoerefine.depth.training.job import changed_data, changed_network
 from zoerefine.depth.training.verdict import warnings
@@ -132,7 +132,7 @@ class EngineBuilder:
     def code(self) -> list[str]:
         """The digests of the files that decide what an engine computes, sorted."""
         files = [path for folder in CODE_FOLDERS for path in folder.rglob("*.py")]
-        files += map(Path, map(inspect.getfile, (area_mean, depth_codec, point_channels)))
+        files += map(Path, map(inspect.getfile, (area_mean, depth_codec, points)))
         return sorted(map(digest_file, [*files, *outside_files(self.cfg.MODEL.NAME)]))
 
     def path_of(self, kind: EngineKind, precision: str) -> Path:
@@ -222,7 +222,7 @@ def make_manifest(run: RunDir, engine: str, precision: str, channels: int) -> di
             "rgb": f"uint8 [B, H, W, {channels}]",
             "zoe": "uint16 [B, H, W], metres * 256",
         },
-        "takes_points": channels > point_channels.RGB,
+        "takes_points": channels > points.RGB,
         "torch": torch.__version__.split("+")[0],
         "processor": describe_processor(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",

@@ -11,7 +11,7 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.exporting import NO_CONFIDENCE
-from zoerefine.depth.points.channels import HINTS, NO_HINTS, RGB, channels_of
+from zoerefine.depth.points import HINTS, NO_HINTS, RGB, channels_of
 
 if TYPE_CHECKING:
     import torch

@@ -12,7 +12,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json, write_json
 from zoerefine.base.machine.device import has_bf16, pick_device
 from zoerefine.base.machine.processor import describe_processor
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.base.registries import ENGINES
 from zoerefine.depth.exporting.build import EngineBuilder
 from zoerefine.depth.exporting.bundle.bundle import Engine, load_bundle, read_manifest

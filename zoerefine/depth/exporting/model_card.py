@@ -14,7 +14,7 @@ from zoerefine.depth.data.networks.pseudo_source import source_from_json
 from zoerefine.depth.exporting.engine_kinds import requirement_words
 from zoerefine.depth.exporting.verify import tolerances
 from zoerefine.depth.metrics import arrow
-from zoerefine.depth.points.channels import NO_HINTS
+from zoerefine.depth.points import NO_HINTS
 from zoerefine.depth.training.verdict import DEPTHS, calibration_line, factor, seen_lines, warnings
 
 SHOWN_METRICS = ("abs_rel", "rmse", "log10", "silog", "delta1", "delta2")

@@ -19,7 +19,7 @@ from zoerefine.depth.data.split import read_split
 from zoerefine.depth.exporting.precision import RefinerInputs, to_precision
 from zoerefine.depth.exporting.shipped_module import PrePostProcessing, ShippedModule, core_of
 from zoerefine.depth.model import RefinerNetwork
-from zoerefine.depth.points.channels import channels_of
+from zoerefine.depth.points import channels_of
 from zoerefine.depth.points.for_engines import hinted
 
 

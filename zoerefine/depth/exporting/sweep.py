@@ -9,7 +9,8 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing, write_json
 from zoerefine.base.machine.device import pick_device, without_strict_mode
 from zoerefine.base.machine.processor import describe_processor
-from zoerefine.base.progress import say, track
+from zoerefine.base.messages import say
+from zoerefine.base.progress import track
 from zoerefine.base.registries import ENGINES
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.exporting.build import EngineBuilder

@@ -6,7 +6,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing, write_text
 from zoerefine.depth.exporting.bundle.bundle import read_bundle
-from zoerefine.depth.points.channels import channels_of
+from zoerefine.depth.points import channels_of
 
 MODEL = "refiner"  # its name in the repository
 MOST_FRAMES = 16  # of a batch: what engines are checked at

@@ -12,7 +12,8 @@ from torch import Tensor
 from zoerefine.base.depth_limits import FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import usable_cores
-from zoerefine.base.progress import say, track, warn
+from zoerefine.base.messages import say, warn
+from zoerefine.base.progress import track
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.depth.data.cache.decode import read_truth_m
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, DepthEncoding, sixteen_bits

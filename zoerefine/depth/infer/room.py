@@ -17,7 +17,7 @@ import numpy as np
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json, write_json
 from zoerefine.base.files.foreign import JSON_MARK
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.intrinsics import Intrinsics, checked_intrinsics
 from zoerefine.depth.data.layouts.recordings import read_text
@@ -26,8 +26,9 @@ from zoerefine.depth.exporting import SPREAD_UNITS
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.inference import POINTS_ALONE, followed, require_one_size
 from zoerefine.depth.infer.sources import FrameSource, NetworkDepth, PseudoDepth
-from zoerefine.depth.points.measured import RefinerChoice, room_of
+from zoerefine.depth.points.measured import room_of
 from zoerefine.depth.points.measured_file import Measured
+from zoerefine.depth.points.refiner_choice import RefinerChoice
 from zoerefine.depth.points.room import Place, RoomCalibration, RoomPictures, next_place
 from zoerefine.depth.points.room_prior import CENTRE_M, NAMES, features
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files import images
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.depth.data.networks.pseudo_source import PseudoSource, source_from_json
 from zoerefine.depth.infer.inference import POINTS_ALONE
 from zoerefine.depth.infer.results import BUNDLE

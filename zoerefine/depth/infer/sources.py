@@ -24,17 +24,16 @@ from zoerefine.base.files.images import (
     picture_size,
     write_png,
 )
-from zoerefine.base.progress import say, warn
+from zoerefine.base.messages import say, warn
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
 from zoerefine.depth.data.frame_order import number_order
-from zoerefine.depth.data.intrinsics import Cameras
+from zoerefine.depth.data.intrinsics import Cameras, needs_intrinsics
 from zoerefine.depth.data.layouts.readers import stated_intrinsics
 from zoerefine.depth.data.networks import load_network
 from zoerefine.depth.data.networks.pseudo_source import (
     DepthNetwork,
     PseudoSource,
-    needs_intrinsics,
     one_source,
     sources_of,
     write_source,

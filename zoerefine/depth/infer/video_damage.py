@@ -13,7 +13,7 @@ from typing import Any
 
 import cv2
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.missing_packages import needed
 
 INCOMPLETE = "EOI missing"  # a cut JPEG, or one of a camera that never writes its end
 HARMLESS = "unable to decode APP fields"  # of a JPEG's notes: many webcams write wrong ones
@@ -21,11 +21,9 @@ HARMLESS = "unable to decode APP fields"  # of a JPEG's notes: many webcams writ
 
 def load_av() -> Any:
     """The module of PyAV. Raises `UserError` where it is not installed."""
-    try:
+    with needed("videos need PyAV", "video"):
         import av  # for videos alone: pictures are refined without it
         import av.logging
-    except ModuleNotFoundError:
-        raise UserError("videos need PyAV: pip install 'zoerefine[video]'") from None
     return av
 
 

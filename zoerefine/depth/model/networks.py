@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoerefine.depth.model.refiner import INPUTS, DepthHead, ScaleHead
-from zoerefine.depth.points.channels import HINTS
+from zoerefine.depth.points import HINTS
 
 # Channels of each level, in units of the base.
 SMALL_WIDTHS = (1, 2, 4, 6, 8)

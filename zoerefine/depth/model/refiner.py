@@ -41,7 +41,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoerefine.base.depth_limits import TYPICAL_M
-from zoerefine.depth.points.channels import CHANGE_UNITS, NO_CHANGE, RGB
+from zoerefine.depth.points import CHANGE_UNITS, NO_CHANGE, RGB
 from zoerefine.depth.points.spread import no_hints
 
 # ImageNet statistics for RGB in 0..1, indoor statistics for log depth, those of rows in -1..1.

@@ -13,7 +13,7 @@ from threading import Lock
 import numpy as np
 
 from zoerefine.base.errors import UserError, one_line
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
 from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.intrinsics import Intrinsics
@@ -24,7 +24,6 @@ from zoerefine.depth.points.room import (
     RoomCalibration,
     calibrate,
     ends_of,
-    frame_numbers,
     unseen_errors,
 )
 from zoerefine.depth.points.room_prior import RoomPrior, features
@@ -38,10 +37,6 @@ ASKED_FRAMES = 16  # of a folder or of a program's calls, by which their points 
 LEAST_APART = 0.25  # of their depth: pixels nearer to each other may be on both sides of an edge
 UNITS = {"centimetres": 100.0, "millimetres": 1000.0}
 ALIKE = 1.5  # a factor between depths that agree
-# A refiner is used where it helps by so many standard errors, at so many measurements or more in
-# several frames: those of one frame do not show what it does in others. Chosen by
-# benchmarks/measured.py, where it then costs nothing in the mean.
-EVIDENCE, LEAST_EVIDENCE = 2.0, 5
 
 Array = np.ndarray
 
@@ -61,46 +56,6 @@ class RoomFound:
     used: list[Measurement]
     in_doubt: dict[int, str]
     errors: Array
-
-
-@dataclass(frozen=True)
-class RefinerChoice:
-    """Whether a room's calibration corrects refined depth, or pseudo depth without the refiner.
-
-    Attributes:
-        used: whether the refiner is used.
-        error, without: the mean size of `RoomFound.errors` with the refiner, and without it.
-    """
-
-    used: bool
-    error: float
-    without: float
-
-    @classmethod
-    def of(cls, without: RoomFound, refined: RoomFound) -> "RefinerChoice":
-        """The refiner is left away unless the measurements show clearly that it helps.
-
-        Measurements that hardly count in both calibrations hardly count here.
-        """
-        sizes = np.abs(refined.errors), np.abs(without.errors)
-        count = len(without.errors)
-        if count < LEAST_EVIDENCE:
-            return cls(False, *(float(np.mean(one)) if count else 0.0 for one in sizes))
-        weights = np.maximum(refined.calibration.weights, without.calibration.weights)
-        weights = np.minimum(weights, 1)
-        error, less = (float(np.average(one, weights=weights)) for one in sizes)
-        squares = (sizes[1] - sizes[0] - (less - error)) ** 2
-        deviation = math.sqrt(np.average(squares, weights=weights) / (count - 1))
-        several = frame_numbers(without.used).any()
-        return cls(bool(several and less - error > EVIDENCE * deviation), error, less)
-
-    def __str__(self) -> str:
-        used = "used" if self.used else "left away"
-        return (
-            f"the refiner is {used}: what was measured is off by a factor of "
-            f"{math.exp(self.error):.2f} with it and {math.exp(self.without):.2f} without it, each "
-            "predicted by the others"
-        )
 
 
 def room_of(

@@ -22,7 +22,7 @@ from torch import Tensor
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.metric_points import MetricPoints, thinned
-from zoerefine.depth.points.channels import CHANGE_UNITS, NO_CHANGE
+from zoerefine.depth.points import CHANGE_UNITS, NO_CHANGE
 from zoerefine.depth.points.gaussian_process import (
     LOCAL,
     NEAREST_M,

@@ -23,13 +23,13 @@ from zoerefine.base.errors import UserError, damage
 from zoerefine.base.files.atomic import sync, sync_file_system
 from zoerefine.base.files.file_lock import try_lock
 from zoerefine.base.files.storage_faults import storage_fault
+from zoerefine.base.missing_packages import needed
 from zoerefine.depth.infer.results import BUNDLE
 from zoerefine.depth.infer.sources import file_fingerprint
 from zoerefine.depth.ros.image_messages import stamp_ns
 from zoerefine.depth.ros.stamp_pairs import StampedMessage
 
 VERSION = 8  # of metadata.yaml: the newest one that distributions before Kilted read
-INSTALL = "pip install 'zoerefine[ros]'"
 IMAGE = "sensor_msgs/msg/Image"
 COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"
 CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
@@ -37,10 +37,8 @@ CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 
 def require_rosbags() -> None:
     """Raises `UserError` where rosbags is not installed."""
-    try:
+    with needed("ROS bags need the package rosbags", "ros"):
         import rosbags.rosbag2  # noqa: F401
-    except ImportError:
-        raise UserError(f"ROS bags need the package rosbags: {INSTALL}") from None
 
 
 @cache

@@ -9,14 +9,14 @@ Only messages that wait for one of these are in memory.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
 from zoerefine.depth.data.metric_points import NO_POINTS
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.inference import (
@@ -128,16 +128,47 @@ def refine_bag(job: BagJob, writer: BagWriter, batch: int) -> BagSummary:
 
 
 def frames_to_read(job: BagJob, summary: BagSummary) -> Iterator[FrameToRead]:
-    """The depth messages with a picture within the tolerance, in order."""
+    """The depth messages with a picture within the tolerance, in order.
+
+    Raises as `with_stamps`.
+    """
     messages = job.bag.messages(job.topics.names)
-    for frame in paired(messages, job.topics, job.bag.counts):
+    for frame in paired(with_stamps(job, messages), job.topics, job.bag.counts):
         gap_ns = abs(frame.depth.stamp_ns - frame.picture.stamp_ns) if frame.picture else None
         if gap_ns is None or gap_ns > job.tolerance_ns:
             summary.leave_unpaired(gap_ns)
             continue
-        name = "depth of {}.{:09d} s".format(*divmod(frame.depth.stamp_ns, 10**9))
+        name = f"depth of {in_seconds(frame.depth.stamp_ns)} s"
         nbytes = pixels_of(frame) * BYTES_PER_PIXEL
         yield FrameToRead(name, nbytes, partial(decode, frame, name, nbytes))
+
+
+def with_stamps(job: BagJob, messages: Iterable[StampedMessage]) -> Iterator[StampedMessage]:
+    """The same messages. Says once per topic where two in a row have one stamp.
+
+    Raises `UserError` where that stamp is 0: without stamps, depth has no picture of its own.
+    """
+    last: dict[str, int] = {}
+    repeated: set[str] = set()
+    for one in messages:
+        is_same = one.topic != job.topics.info and last.get(one.topic) == one.stamp_ns
+        last[one.topic] = one.stamp_ns
+        if is_same and not one.stamp_ns:
+            raise UserError(
+                f"{job.bag.path}: the stamps of {one.topic} are 0: they cannot say which picture "
+                "belongs to which depth; record with a driver that sets them"
+            )
+        if is_same and one.topic not in repeated:
+            repeated.add(one.topic)
+            warn(
+                f"{job.bag.path}: two messages of {one.topic} in a row have the stamp "
+                f"{in_seconds(one.stamp_ns)} s: where they differ, depth may get the wrong picture"
+            )
+        yield one
+
+
+def in_seconds(stamp_ns: int) -> str:
+    return "{}.{:09d}".format(*divmod(stamp_ns, 10**9))
 
 
 def pixels_of(frame: DepthFrame) -> int:

@@ -17,7 +17,7 @@ from zoerefine.base.config import Config, load_config, save_config
 from zoerefine.base.config.schema import check_combinations
 from zoerefine.base.config_roles import study_settings
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import say, warn
+from zoerefine.base.messages import say, warn
 from zoerefine.base.registries import OBJECTIVES
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import with_values
@@ -35,7 +35,7 @@ from zoerefine.lab.search.space.space import Parameter, Values
 from zoerefine.lab.search.study.pruning import prune_reason_before_training
 from zoerefine.lab.search.study.trials import Criteria, Limit
 from zoerefine.lab.search.subject import TrialMonitor, TrialOutcome, TrialRunner
-from zoerefine.lab.search.worker_pool import refuse_too_few, visible_gpus
+from zoerefine.lab.search.worker_resources import visible_gpus
 
 
 def publish_training(study: RunDir, name: str, cfg: Config, cache: Cache, split: Split) -> None:
@@ -135,7 +135,7 @@ class OwnTraining:
         Raises `UserError` where this machine has GPUs, but fewer than a trial needs.
         """
         if self.devices > 1:
-            refuse_too_few(visible_gpus(), self.devices)  # here: it may be a cluster's node
+            visible_gpus(self.devices)  # raises here: it may be a cluster's node
         return partial(self.run_trial, run)
 
     def run_trial(

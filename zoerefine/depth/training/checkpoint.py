@@ -23,7 +23,7 @@ from zoerefine.base import ranks
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing, write_text
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.model import RefinerNetwork, build_refiner
 

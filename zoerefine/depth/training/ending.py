@@ -12,7 +12,7 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import write_png
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.base.ranks import is_writer, wait_for_all
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.training.checkpoint import load_best, save_best

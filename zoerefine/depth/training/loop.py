@@ -12,7 +12,8 @@ from zoerefine.base import ranks
 from zoerefine.base.config import Config
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.files.images import write_png
-from zoerefine.base.progress import bar, say
+from zoerefine.base.messages import say
+from zoerefine.base.progress import bar
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.data.cache.cache import Cache

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from zoerefine.base.errors import UserError, first_few, visible
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
+from zoerefine.base.messages import say
 from zoerefine.base.metric_direction import is_maximized, warn_of_direction
-from zoerefine.base.progress import say
 from zoerefine.base.run_dir import REPORT_FILE, RunDir
 from zoerefine.lab.analysis.groups import Measure, RunGroup, choose_measure, make_groups
 from zoerefine.lab.analysis.pictures.overview import draw_overview

@@ -14,7 +14,7 @@ from zoerefine.lab.analysis.groups import without_code
 from zoerefine.lab.launch.git.commands import GitError, git
 from zoerefine.lab.launch.record.comparison import left_digests
 from zoerefine.lab.runs.find import find_runs
-from zoerefine.lab.runs.metrics.series import same_number
+from zoerefine.lab.runs.metrics.steps import same_number
 from zoerefine.lab.runs.read import read_run
 from zoerefine.lab.runs.record import Run, differing_keys
 

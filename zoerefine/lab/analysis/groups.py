@@ -15,9 +15,10 @@ from zoerefine.base.yaml.equal_values import equal_text_at
 from zoerefine.lab.analysis.group_names import group_names, shortened
 from zoerefine.lab.analysis.statistics.significance import estimate, mean_interval
 from zoerefine.lab.launch.record.times_and_speeds import is_time
+from zoerefine.lab.runs.group_key import CODE
 from zoerefine.lab.runs.metrics.find_files import natural_order
-from zoerefine.lab.runs.metrics.series import is_telling
-from zoerefine.lab.runs.record import CODE, Curve, Run, differing_keys
+from zoerefine.lab.runs.metrics.steps import is_telling
+from zoerefine.lab.runs.record import Curve, Run, differing_keys
 
 
 @dataclass(frozen=True)

@@ -79,12 +79,6 @@ class Manifest:
         document = {"kind": KIND, "schema": SCHEMA, **asdict(self)}
         return json.dumps(document, indent=1).encode()
 
-    def may_become(self, later: "Manifest") -> bool:
-        """Whether another archive is of the same run, at a later time: what ended stays so."""
-        known = later.identity.keys() | {"ended"}
-        same = (later.identity.get(k) == v for k, v in self.identity.items() if k in known)
-        return self.name == later.name and all(same)
-
 
 def read_manifest(data: bytes, place: str) -> Manifest:
     """Decode and check a manifest. Raises `UserError` with its place where it is damaged."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError, visible
 from zoerefine.base.files.atomic import create_ignored_folder, sync, sync_file_system
 from zoerefine.base.files.file_lock import try_lock
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, RunDir
 from zoerefine.lab.archive.manifest import (
     MANIFEST,

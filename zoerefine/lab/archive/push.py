@@ -16,7 +16,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError, counted, visible
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.files.file_lock import is_locked
-from zoerefine.base.progress import say, warn
+from zoerefine.base.messages import say, warn
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, NODE_FOLDER, RunDir
 from zoerefine.base.secrets import holds_password
 from zoerefine.lab.archive.manifest import (
@@ -52,7 +52,7 @@ def push(run: RunDir, remote: Remote) -> str:
     manifest = describe(run)
     archive = place_of(manifest, remote)
     old = archived(archive)
-    if old is not None and not old.may_become(manifest):
+    if old is not None and not is_of_one_run(old, manifest):
         raise UserError(f"{archive.url} holds another run of this name: give another folder")
     sent = send_objects(run.path, manifest, archive.inside(OBJECTS))
     refuse_running(run)
@@ -67,6 +67,13 @@ def push(run: RunDir, remote: Remote) -> str:
         count = counted(len(gone), "file")
         warn(visible(f"the archive lost {count} that the run no longer has, such as {gone[0]}"))
     return archive.url
+
+
+def is_of_one_run(old: Manifest, later: Manifest) -> bool:
+    """Whether two archives are of one run at two times: what had ended before has ended so."""
+    known = later.identity.keys() | {"ended"}
+    same = (later.identity.get(k) == v for k, v in old.identity.items() if k in known)
+    return old.name == later.name and all(same)
 
 
 def place_of(manifest: Manifest, remote: Remote) -> Remote:

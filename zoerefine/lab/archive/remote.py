@@ -18,10 +18,11 @@ from urllib.parse import unquote
 
 from zoerefine.base.errors import UserError, one_line
 from zoerefine.base.files.atomic import sync_file_system
+from zoerefine.base.missing_packages import install, needed
 from zoerefine.base.progress import Progress, bar
 from zoerefine.base.secrets import hide_secrets, holds_password
 
-INSTALL = "pip install 'zoerefine[archive]'"
+EXTRA = "archive"
 BLOCK_BYTES = 8 * 2**20
 # Stores without folders. In s3fs, making a folder may make a bucket.
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "tos"}
@@ -178,15 +179,13 @@ def open_file_system(url: str) -> tuple[Any, str]:
 
     Raises `UserError` where it has none, or its package is missing.
     """
-    try:
+    with needed("archives need fsspec", EXTRA):
         from fsspec.core import url_to_fs
-    except ImportError:
-        raise UserError(f"archives need fsspec: {INSTALL}") from None
     scheme = url.partition("://")[0] if "://" in url else "file"
     try:
         system, root = url_to_fs(url, skip_instance_cache=True)
     except ImportError as error:
-        named = f"s3fs: {INSTALL}" if scheme in S3 else f"a package: {reason_of(error)}"
+        named = f"s3fs: {install(EXTRA)}" if scheme in S3 else f"a package: {reason_of(error)}"
         raise UserError(f"{scheme}:// needs {named}") from None
     except Exception as error:  # whatever a store's library raises
         raise UserError(f"{scheme}:// cannot be opened: {reason_of(error)}") from None

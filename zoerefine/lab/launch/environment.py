@@ -29,7 +29,8 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_text
 from zoerefine.base.files.file_lock import lock
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
+from zoerefine.base.missing_packages import missing_package
 from zoerefine.base.registries import ENVIRONMENTS
 from zoerefine.base.yaml.keys import texts_in
 from zoerefine.lab.launch.variables import build_variables
@@ -127,7 +128,7 @@ class Uv(Venv):
 
     def check_requirements(self) -> None:
         if find_spec("uv") is None:
-            raise UserError("--environment uv needs uv: pip install 'zoerefine[uv]'")
+            raise missing_package("--environment uv needs uv", "uv")
 
     def build(self, folder: Path, file: Path, steps: BuildSteps) -> None:
         """The network is used only where uv's cache does not have everything."""

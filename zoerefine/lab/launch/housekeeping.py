@@ -12,7 +12,7 @@ from pathlib import Path
 from zoerefine.base.errors import first_few
 from zoerefine.base.files.atomic import bytes_on_disk
 from zoerefine.base.files.file_lock import is_locked, try_lock
-from zoerefine.base.progress import say, warn
+from zoerefine.base.messages import say, warn
 from zoerefine.base.run_dir import modified_ns
 from zoerefine.lab.launch.environment import environments_folder
 from zoerefine.lab.launch.git.mirror import mirrors_folder
@@ -157,7 +157,7 @@ def print_stored(folders: Sequence[StoredFolder], what: str, home: Path) -> None
     from rich.markup import escape
     from rich.table import Table
 
-    from zoerefine.lab.listing.row import parts_of
+    from zoerefine.lab.listing.table import parts_of
 
     is_terminal = sys.stdout.isatty()
     table = Table(title=f"{what} {home}", title_justify="left", box=None, pad_edge=False)

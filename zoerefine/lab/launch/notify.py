@@ -22,7 +22,8 @@ from urllib.parse import unquote, urlsplit
 
 from zoerefine import __version__
 from zoerefine.base.errors import INTERRUPTED, UserError, one_line
-from zoerefine.base.progress import duration, warn
+from zoerefine.base.messages import warn
+from zoerefine.base.progress import duration
 from zoerefine.base.secrets import HIDDEN, hide_secrets, register_secret, without_secrets
 
 

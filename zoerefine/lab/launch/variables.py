@@ -11,7 +11,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.openmp import SETTINGS, forget_choice
 from zoerefine.base.machine.processor import INSTRUCTIONS
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
 from zoerefine.base.run_dir import CALLER_FOLDER, NODE, RUN_FOLDER, SEED, RunDir
 from zoerefine.base.secrets import find_secret
 from zoerefine.lab.launch.git.address import LOGIN_VARIABLES

@@ -1,4 +1,4 @@
 """The list of runs: filter, sort, tag, note, archive and remove run directories."""
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("index", "labels", "protection", "removal", "row", "selection", "table")
+OPEN = ("index", "labels", "protection", "removal", "selection", "table")

@@ -20,7 +20,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.listing.row import RUNNING, RunRow, current_row, read_row
+from zoerefine.lab.listing.table import RUNNING, RunRow, current_row, read_row
 from zoerefine.lab.runs.find import RUN_FILES, matches, run_paths
 from zoerefine.lab.runs.stored import MANY, StoredRuns, read_many, reading_code
 

@@ -12,7 +12,7 @@ from zoerefine.base.files.file_lock import is_locked
 from zoerefine.base.run_dir import LATEST, RunDir, require_file
 from zoerefine.lab.launch.queue.slurm.submission import is_in_slurm
 from zoerefine.lab.launch.workspace.workspace import read_inputs
-from zoerefine.lab.listing.row import DAMAGED, RUNNING, RunRow
+from zoerefine.lab.listing.table import DAMAGED, RUNNING, RunRow
 from zoerefine.lab.runs.find import named_paths, runs_at, study_of
 from zoerefine.lab.runs.record import read_tree
 

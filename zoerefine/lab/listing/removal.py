@@ -23,7 +23,7 @@ from zoerefine.base.metric_direction import is_maximized
 from zoerefine.base.run_dir import LATEST, RunDir
 from zoerefine.lab.listing.labels import LABELS_LOCK, is_run_still
 from zoerefine.lab.listing.protection import Protection
-from zoerefine.lab.listing.row import RUNNING, RunRow, read_row
+from zoerefine.lab.listing.table import RUNNING, RunRow, read_row
 
 DAY_S = 86400.0
 GONE = "it is gone already"

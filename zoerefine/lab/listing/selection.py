@@ -9,7 +9,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError, damage
 from zoerefine.lab.listing.index import RunIndex
-from zoerefine.lab.listing.row import RunRow
+from zoerefine.lab.listing.table import RunRow
 from zoerefine.lab.runs.filter import number_of, parse_filter
 from zoerefine.lab.runs.record import finite_number
 

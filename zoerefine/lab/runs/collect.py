@@ -1,25 +1,113 @@
 """Collect runs from folders, studies and globs; a damaged run is named and stops no other."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError, damage, one_line
 from zoerefine.base.progress import track
-from zoerefine.base.run_dir import RunDir
+from zoerefine.base.run_dir import BUNDLE_NAMES, ENGINE, RunDir
 from zoerefine.base.yaml.equal_values import equal_text
 from zoerefine.lab.runs.find import matches, runs_at
+from zoerefine.lab.runs.metrics import RunMetrics, read_metrics
+from zoerefine.lab.runs.metrics.find_files import files_with_stats
+from zoerefine.lab.runs.read import as_run, read_run
 from zoerefine.lab.runs.record import Collection, Curve, Run
-from zoerefine.lab.runs.sources import RunFolder, Source, TrackerSource, printable
 from zoerefine.lab.runs.stored import StoredRuns, as_json, read_many, reading_code
-from zoerefine.lab.runs.trackers.stores import find_stores, local_path
+from zoerefine.lab.runs.trackers.stores import TrackerStore, find_stores, local_path
 
+# The files of a run directory that our own training writes and the analysis reads.
+CONFIG, METRICS = "config.yaml", "metrics.jsonl"
+READ_FILES = (CONFIG, METRICS, "results.json", "provenance.json", "status.json")
 REPETITION = re.compile(r"-again\d+$")  # what `zoerefine reproduce` adds to a run's name
 FILTERED = "does not match --where"  # why a run was left out
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run directory; further metric patterns are searched in its output."""
+
+    path: Path
+    patterns: tuple[str, ...] = ()
+
+    def stamps(self) -> list[list[Any]]:
+        """Name, size and time of the files that the run is read from."""
+        stamps = [stamp for name in READ_FILES if (stamp := stamp_of(self.path, name))]
+        if not {CONFIG, METRICS} <= {name for name, *_ in stamps}:
+            # Another repository's script may log to any file.
+            found = files_with_stats(str(self.path))
+            return [[path, status.st_size, status.st_mtime_ns] for path, status in found]
+        bundles = [f"{ENGINE}/{name}" for name in BUNDLE_NAMES]
+        if os.path.exists(f"{self.path}/{ENGINE}"):
+            stamps += [stamp for name in bundles if (stamp := stamp_of(self.path, name))]
+        return stamps
+
+    def read(self, names: Sequence[str]) -> Collection:
+        """The run, with the curves of some metrics."""
+        return Collection([read_run(self.path, names, self.patterns)])
+
+    def current(self, run: Run) -> Run:
+        """The run with its state of now: a kill changes no file."""
+        if run.state != "running":
+            return run
+        return replace(run, state=RunDir(self.path).status().state)
+
+    def metrics(self) -> dict[str, RunMetrics]:
+        """All metrics by the run's path."""
+        return {str(self.path): read_metrics(RunDir(self.path), self.patterns)}
+
+
+@dataclass(frozen=True)
+class TrackerSource:
+    """The store of another tracker, with any number of runs."""
+
+    store: TrackerStore
+
+    @property
+    def path(self) -> Path:
+        return self.store.path
+
+    def stamps(self) -> list[list[Any]]:
+        """Name, size and time of the store's files."""
+        return self.store.stamps()
+
+    def read(self, names: Sequence[str]) -> Collection:
+        """Its runs, with the curves of some metrics."""
+        stored = self.store.read(names)
+        runs, left_out = [], dict(stored.left_out)
+        for found in stored.runs:
+            try:
+                runs.append(as_run(found, names))
+            except ValueError as error:
+                left_out[one_line(found.path)] = damage(error)
+        return Collection(runs, left_out)
+
+    def current(self, run: Run) -> Run:
+        """The run: its state is in the store."""
+        return run
+
+    def metrics(self) -> dict[str, RunMetrics]:
+        """All metrics by the path of the run."""
+        stored = self.store.read(None).runs
+        return {one.path: RunMetrics(one.path, one.series, one.finals, {}) for one in stored}
+
+
+Source = RunFolder | TrackerSource
+
+
+def stamp_of(folder: Path, name: str) -> list[Any]:
+    """Name, size and time of a file in a folder; empty where there is none."""
+    try:
+        status = os.stat(f"{folder}/{name}")
+    except OSError:
+        return []
+    return [name, status.st_size, status.st_mtime_ns]
 
 
 class RunCache(StoredRuns):
@@ -94,7 +182,8 @@ def collect(
         sources, track(readings, len(sources), "collecting", "run"), strict=True
     ):
         if isinstance(found, str):
-            left_out[printable(source.path)] = found
+            path = os.fsencode(source.path).decode("utf-8", "backslashreplace")  # to be printed
+            left_out[path] = found
             continue
         reasons = {run.path: why_left_out(run, keeps) for run in found.runs}
         runs += [run for run in found.runs if not reasons[run.path]]

@@ -1,8 +1,7 @@
-"""Reads any run: of our own training, or of another repository's script."""
+"""Reads any run: of our own training, of another script, or as a tracker recorded it."""
 
 import json
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -12,27 +11,25 @@ from typing import Any
 
 from zoerefine.base.config_roles import SEED
 from zoerefine.base.errors import UserError, counted
-from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir, require_file
+from zoerefine.base.yaml.equal_values import FURTHER_ZEROS
 from zoerefine.base.yaml.keys import flatten, merged, with_facts
 from zoerefine.base.yaml.script_overrides import NEW_KEY, YAML_SUFFIXES, value_like
 from zoerefine.lab.launch.included import read_included
-from zoerefine.lab.launch.job import MERGED, NO_CONFIG
+from zoerefine.lab.launch.job import MERGED
 from zoerefine.lab.launch.record.provenance import is_own_training
-from zoerefine.lab.launch.workspace.workspace import read_inputs
-from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
-from zoerefine.lab.runs.record import (
+from zoerefine.lab.runs.group_key import (
+    COMMIT,
     DIGITS,
-    FURTHER_ZEROS,
-    PRUNED,
-    Curve,
-    Run,
-    finite_number,
+    command_settings,
+    group_key,
     origin_settings,
-    read_own_run,
-    read_tree,
+    recorded_words,
 )
+from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
+from zoerefine.lab.runs.record import PRUNED, Curve, Run, finite_number, read_own_run, read_tree
+from zoerefine.lab.runs.trackers.stores import TrackedRun
 
 SEED_NAMES = ("seed", "random_seed", "rng_seed")  # the last part of a key, in lower case
 MOST_METRICS = 2000  # whose final values are kept, beside those that are asked for
@@ -82,12 +79,9 @@ def read_foreign_run(
         path=str(run.path),
         state=status.state,
         settings=settings,
-        group=digest_json(settings)[:8],
+        group=group_key(settings),
         seed=json.dumps(seed) if isinstance(seed, list | dict) else seed,
-        curve=None,
-        results={},
         provenance=recorded | {"seed_key": key, "pruned": status.reason.startswith(PRUNED)},
-        engine={},
         is_foreign=True,
         finals=kept(metrics.final, names),
         curves=read_curves(metrics.series, names),
@@ -148,14 +142,6 @@ def hydra_settings(run: RunDir) -> dict[str, Any]:
     return flatten(read_config(max(found)), keeps_empty=True) if found else {}
 
 
-def recorded_words(recorded: Mapping[str, Any], name: str) -> list[str]:
-    """A list of words in provenance.json. Raises `UserError` where it is something else."""
-    words = recorded.get(name) or []
-    if not isinstance(words, list):
-        raise UserError(f"provenance.json is damaged: {name} is not a list")
-    return [str(word) for word in words]
-
-
 def read_config(path: Path) -> dict[str, Any]:
     """A YAML or JSON config as a tree; empty for a file of another kind, or without one."""
     if path.suffix not in (*YAML_SUFFIXES, ".json") or not os.path.lexists(path):
@@ -168,24 +154,6 @@ def read_config(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error}") from None
     return tree if isinstance(tree, dict) else {}
-
-
-def command_settings(run: RunDir, recorded: Mapping[str, Any], has_config: bool) -> dict[str, Any]:
-    """What decides the result besides the config's keys: the script, and options of its launch."""
-    found: dict[str, Any] = {"module": str(recorded.get("module", ""))}
-    for word in recorded_words(recorded, "record_env"):
-        name, _, value = word.partition("=")
-        found[f"--record-env {name}"] = value
-    if inputs := read_inputs(run):
-        found["--input"] = digest_json(list(inputs.values()))[:DIGITS]
-    for option, name in (("--cwd", "cwd"), ("--environment", "environment_kind")):
-        if (given := recorded.get(name)) not in (None, "workspace", "current"):  # the usual ones
-            found[option] = str(given)
-    if arguments := recorded_words(recorded, "arguments"):
-        found["arguments"] = shlex.join(arguments)
-    if not has_config and recorded.get("config") != str(NO_CONFIG):
-        found["config"] = str(recorded.get("input_digest", ""))[:8]
-    return found
 
 
 def read_curves(found: Mapping[str, Series], names: Sequence[str]) -> dict[str, Curve]:
@@ -242,3 +210,33 @@ def best_values(metrics: RunMetrics) -> dict[str, float]:
         for name, one in metrics.series.items()
         if name.startswith(VALIDATION) and best in one.steps
     }
+
+
+def as_run(found: TrackedRun, names: Sequence[str]) -> Run:
+    """A run of a tracker, with the curves of some metrics.
+
+    Raises `ValueError` where a text in it cannot be written as UTF-8.
+    """
+    settings = dict(sorted(found.settings.items()))
+    key = seed_key(settings)
+    seed = settings.pop(key, None)
+    if found.commit:
+        settings[COMMIT] = found.commit[:DIGITS]
+    json.dumps([settings, found.name, list(found.finals)], ensure_ascii=False).encode()
+    return Run(
+        path=found.path,
+        state=found.state,
+        settings=settings,
+        group=group_key(settings),
+        seed=seed,
+        provenance={
+            "run_name": found.name,
+            "commit": found.commit,
+            "seed_key": key,
+            "tracker_id": found.id or Path(found.path).name,
+        },
+        is_foreign=True,
+        finals=kept(dict(sorted(found.finals.items())), names),
+        curves=read_curves(found.series, names),
+        faults=[*found.faults, *too_many(found.finals)],
+    )

@@ -6,29 +6,20 @@ Reading is fast because it is lazy: of `metrics.jsonl` only the validation rows 
 import json
 import math
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from zoerefine.base.config_roles import (
-    SEED,
-    WEIGHT_KEYS,
-    Role,
-    compared_settings,
-    group_settings,
-    role_of,
-)
+from zoerefine.base.config_roles import SEED, Role, compared_settings, group_settings, role_of
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.atomic import digest_json
-from zoerefine.base.machine.processor import INSTRUCTIONS
 from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.equal_values import exact_text_at
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.base.yaml.read import parse_yaml
+from zoerefine.lab.runs.group_key import group_key, origin_settings
 
 
 def read_tree(path: Path) -> dict[str, Any]:
@@ -55,31 +46,7 @@ TRAIN_ROW = b'{"phase": "train"'
 MOST_EPOCHS = 10**9
 LARGEST = 1e100  # a number beyond it is no measurement, and no graph can show it
 LONGEST_ROW = 2**20  # bytes of a row of metrics.jsonl
-
-
 PRUNED = "pruned at step"  # how the reason of a trial begins that a search stopped
-# A run's code in its settings: runs of two commits are no seeds of one.
-CODE = COMMIT, CHANGES = "commit", "uncommitted changes"
-# Of what decides a training beside commit and config, a fact with its digest.
-OUTSIDE = {fact: f"weights of {group}.{key}" for group, key, fact in WEIGHT_KEYS}
-OUTSIDE |= {"split_file": "file of DATA.SPLIT", "network": "files of MODEL.NAME"}
-DIGITS = 8  # of a commit or digest in a name
-# Numbers by another spelling than the usual one: 007, 1.10, 2.00, 0x10.
-FURTHER_ZEROS = re.compile(r"[-+]?(0\d.*|\d*\.(\d*[1-9])?0+(?<!\.0)|0[xXoO].*)")
-
-
-def origin_settings(recorded: Mapping[str, Any]) -> dict[str, str]:
-    """The code of a run, its files from outside and the variables that choose its instructions, by
-    names that no config key has."""
-    code = recorded.get("commit") or "unknown", recorded.get("dirty_digest") or "none"
-    found = dict(zip(CODE, code, strict=True))
-    facts = {name: recorded.get(fact) for fact, name in OUTSIDE.items()}
-    found |= {name: fact.get("sha256") for name, fact in facts.items() if isinstance(fact, dict)}
-    if (processes := recorded.get("processes", 1)) != 1:
-        found["--processes"] = processes
-    variables = recorded.get("variables", recorded.get("environment", {}))
-    chosen = {f"variable {name}": variables[name] for name in INSTRUCTIONS if name in variables}
-    return {name: str(value)[:DIGITS] for name, value in found.items()} | chosen
 
 
 @dataclass(frozen=True)
@@ -113,10 +80,10 @@ class Run:
     settings: dict[str, Any]
     group: str
     seed: int | float | str | None
-    curve: Curve | None
-    results: dict[str, Any]
     provenance: dict[str, Any]
-    engine: dict[str, Any]
+    curve: Curve | None = None
+    results: dict[str, Any] = field(default_factory=dict)
+    engine: dict[str, Any] = field(default_factory=dict)
     is_foreign: bool = False
     finals: dict[str, float] = field(default_factory=dict)
     curves: dict[str, Curve] = field(default_factory=dict)
@@ -209,7 +176,7 @@ def read_own_run(run: RunDir, recorded: dict[str, Any]) -> Run:
         path=str(run.path),
         state=run.status().state,
         settings=compared_settings(tree) | origin,
-        group=digest_json([group_settings(tree), origin])[:8],
+        group=group_key([group_settings(tree), origin]),
         seed=seed if isinstance(seed, int) else 0,
         curve=read_curve(run),
         results=results,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import USER_ERROR, UserError
-from zoerefine.base.progress import say, warn
+from zoerefine.base.messages import say, warn
 from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.lab.launch.process.child import StopForwarding
 from zoerefine.lab.launch.process.output import kept_log

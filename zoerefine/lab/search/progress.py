@@ -15,7 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import duration, is_hidden, say
+from zoerefine.base.messages import is_hidden, say
+from zoerefine.base.progress import duration
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.search.study.claims import count_begun, may_begin, planned
 from zoerefine.lab.search.study.earlier import load_study

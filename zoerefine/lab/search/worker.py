@@ -9,7 +9,7 @@ from optuna.trial import TrialState
 
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating

@@ -1,31 +1,26 @@
 """Where a study's workers run: as processes on this machine, or on a cluster by an executor."""
 
-import math
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.machine.memory import GPU_WORKERS
-from zoerefine.base.machine.openmp import share_cores
-from zoerefine.base.progress import say
-from zoerefine.base.run_dir import RUN_FOLDER, RunDir
+from zoerefine.base.messages import say
+from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.changes import uncommitted_files
 from zoerefine.lab.launch.git.commands import checkout_commit
 from zoerefine.lab.launch.process.child import child_setup, kill_tree
 from zoerefine.lab.launch.process.output import last_line
 from zoerefine.lab.launch.queue.executor import Executor, JobOutcome, Resources, open_executor
-from zoerefine.lab.launch.record.provenance import query_gpus
 from zoerefine.lab.launch.variables import LIBRARY as CHECKOUT
 from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import settings_file
-from zoerefine.lab.search.subject import Subject
+from zoerefine.lab.search.worker_resources import MachineShares, refuse_unfit, visible_gpus
 
 # Starts a command from this tree, installed or not, whatever lies in the working directory.
 PROGRAM = (
@@ -44,23 +39,12 @@ class WorkerTicket:
 
 
 class LocalWorkers:
-    """`count` workers on this machine; they share its cores, and each has some of its GPUs.
-
-    Args:
-        gpus: that all workers together may use.
-        devices: GPUs of each worker, if there are so many.
-        processes: that train a trial together.
-    """
+    """Workers on this machine, which share it."""
 
     keeps_jobs = False
 
-    def __init__(
-        self, run: RunDir, count: int, gpus: Sequence[str], devices: int = 1, processes: int = 1
-    ) -> None:
-        self.folder, self.gpus = run.path / "workers", gpus
-        self.devices, self.processes = min(devices, len(gpus)), count * processes
-        self.groups = len(gpus) // self.devices if gpus else 1
-        self.on_a_gpu = math.ceil(count / self.groups)
+    def __init__(self, run: RunDir, shares: MachineShares) -> None:
+        self.folder, self.shares = run.path / "workers", shares
 
     def submit(self, name: str, number: int, words: Sequence[str]) -> WorkerTicket:
         self.folder.mkdir(exist_ok=True)
@@ -68,7 +52,7 @@ class LocalWorkers:
         with open(log, "ab") as file:
             process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, "search", *words],
-                env=self._environment(number),
+                env=self.shares.environment(number),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -76,18 +60,6 @@ class LocalWorkers:
                 start_new_session=True,  # the driver forwards Ctrl-C, once
             )
         return WorkerTicket(process, log)
-
-    def _environment(self, number: int) -> dict[str, str]:
-        environment = {name: value for name, value in os.environ.items() if name != RUN_FOLDER}
-        if self.processes > 1:
-            share_cores(environment, self.processes)
-        if self.gpus:
-            environment[GPU_WORKERS] = str(self.on_a_gpu)
-        if len(self.gpus) > 1:
-            first = number % self.groups * self.devices
-            chosen = self.gpus[first : first + self.devices]
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(chosen)
-        return environment
 
     def poll(self, ticket: WorkerTicket) -> JobOutcome | None:
         code = ticket.process.poll()
@@ -129,45 +101,6 @@ class ClusterWorkers:
         return self.executor.submit(launch, self.run.path / "workers" / f"slot-{number}")
 
 
-def visible_gpus() -> list[str]:
-    """The GPUs that a process may use, as CUDA_VISIBLE_DEVICES names them."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        return [one for one in chosen.split(",") if one]
-    return query_gpus("index")
-
-
-def refuse_too_few(gpus: Sequence[str], devices: int) -> None:
-    """Raises `UserError` where there are GPUs, but fewer than STUDY.DEVICES."""
-    if gpus and devices > len(gpus):
-        raise UserError(f"STUDY.DEVICES is {devices}, and this machine has {len(gpus)} GPUs")
-
-
-def worker_settings(settings: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
-    """The fields of `Resources` for a study's workers, where no option sets them.
-
-    STUDY.DEVICES GPUs where it is more than one, and at least a core for each process.
-
-    Args:
-        settings: that the config sets.
-    """
-    found = {"gpus": 0.0, "cpus": 1, **settings}
-    if subject.options.DEVICES > 1:
-        found["gpus"] = found["gpus"] or float(subject.options.DEVICES)
-    return found | {"cpus": max(found["cpus"], subject.processes)}
-
-
-def refuse_unfit(resources: Resources, devices: int) -> None:
-    """Raises `UserError` for several nodes, and for GPUs that are not STUDY.DEVICES."""
-    if resources.nodes > 1:
-        raise UserError(
-            f"--nodes {resources.nodes} (CLUSTER.NODES): each worker of a search runs on one node; "
-            "set --workers for how many run at a time"
-        )
-    if devices > 1 and resources.gpus not in (0, devices):
-        raise UserError(f"--gpus {resources.gpus:g} and STUDY.DEVICES {devices} differ")
-
-
 Workers = LocalWorkers | ClusterWorkers
 
 
@@ -183,6 +116,6 @@ def open_workers(study: Study, executor: str, resources: Resources) -> Iterator[
                 say(f"reserved for each worker: {resources.gpus:g} GPUs, {resources.cpus} cores")
             yield ClusterWorkers(study.run, commit, opened)
         else:
-            gpus, count = visible_gpus(), study.options.WORKERS
-            refuse_too_few(gpus, devices)
-            yield LocalWorkers(study.run, count, gpus, subject.devices, subject.processes)
+            count, gpus = study.options.WORKERS, visible_gpus(devices)
+            shares = MachineShares(count, gpus, subject.devices, subject.processes)
+            yield LocalWorkers(study.run, shares)

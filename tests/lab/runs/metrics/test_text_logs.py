@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.metrics import parse_pattern, read_metrics
-from zoerefine.lab.runs.metrics.series import STEP_NAMES
+from zoerefine.lab.runs.metrics.steps import STEP_NAMES
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 

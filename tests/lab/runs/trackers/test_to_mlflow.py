@@ -12,10 +12,10 @@ from tests.lab.runs.trackers.test_damaged_stores import copied
 from zoerefine.base.errors import UserError
 from zoerefine.cli import main
 from zoerefine.lab.runs.collect import collect
-from zoerefine.lab.runs.metrics.series import Series
+from zoerefine.lab.runs.metrics.steps import Series
 from zoerefine.lab.runs.trackers import mlflow_export
 from zoerefine.lab.runs.trackers.mlflow_export import export_runs, store_names
-from zoerefine.lab.runs.trackers.tracked_run import TrackedRun
+from zoerefine.lab.runs.trackers.stores import TrackedRun
 
 pytestmark = pytest.mark.skipif(
     find_spec("mlflow") is None, reason=f"MLflow is not installed: {INSTALL}"

@@ -20,7 +20,7 @@ from zoerefine.base.files.atomic import create_ignored_folder
 from zoerefine.base.files.file_lock import lock
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.machine.memory import keep_freed_memory
-from zoerefine.base.progress import say, warn
+from zoerefine.base.messages import say, warn
 from zoerefine.depth.data.cache import cache as store
 from zoerefine.depth.data.cache.frame_packer import FramePacker
 from zoerefine.depth.data.cache.partial import BROKEN_LIST, PartialCache

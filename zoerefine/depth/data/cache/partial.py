@@ -24,7 +24,8 @@ import numpy as np
 from zoerefine.base.errors import UserError
 from zoerefine.base.files import atomic
 from zoerefine.base.machine.memory import aligned_empty
-from zoerefine.base.progress import bar, say, track
+from zoerefine.base.messages import say
+from zoerefine.base.progress import bar, track
 from zoerefine.depth.data.cache import cache as store
 from zoerefine.depth.data.cache.frame_packer import FramePacker
 

@@ -16,7 +16,8 @@ from torch import Tensor
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.device import free_memory_on
 from zoerefine.base.machine.memory import aligned_empty, free_memory, workers_on_gpu
-from zoerefine.base.progress import say, track
+from zoerefine.base.messages import say
+from zoerefine.base.progress import track
 from zoerefine.depth.data.cache.cache import WORD_BYTES, Cache, MappedRecords, Records
 
 # With `auto`, the records of all workers of a GPU may take this share of its free memory. Each

@@ -11,10 +11,12 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import decode_rgb, file_bytes, png_text, write_png
-from zoerefine.base.progress import bar, say
+from zoerefine.base.messages import say
+from zoerefine.base.progress import bar
 from zoerefine.base.threads import submitted_ahead
 from zoerefine.depth.data.dataset import Dataset, Frame
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
+from zoerefine.depth.data.intrinsics import needs_intrinsics
 from zoerefine.depth.data.layouts.readers import load_layout
 from zoerefine.depth.data.networks import pseudo_source as sources
 
@@ -63,7 +65,7 @@ def add_pseudo_depth(dataset: Dataset, network: sources.DepthNetwork, batch: int
     listed = [frame.zoe for frame in dataset.frames if frame.zoe is not None]
     existing = listed + [paths[frame] for frame in set(frames) - set(to_do)]
     if network.focal and not all(frame.intrinsics for frame in to_do):
-        raise sources.needs_intrinsics(network.source.name)
+        raise needs_intrinsics(network.source.name)
     if network.focal and (older := sum(CAMERA not in png_text(path) for path in existing)):
         say(f"{older} files of pseudo depth do not say which camera they are of: remove those "
             "whose intrinsics you have corrected, in frames.csv as well, and run this command "

@@ -29,8 +29,10 @@ import numpy as np
 from zoerefine.base.errors import UserError, one_line
 from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.machine.cores import usable_cores
+from zoerefine.base.missing_packages import needed
 from zoerefine.base.yaml.read import YamlError, load_yaml
 from zoerefine.depth.data.cache.decode import resize_rgb
+from zoerefine.depth.data.intrinsics import FocalTerm
 from zoerefine.depth.data.layouts.recordings import read_text
 from zoerefine.depth.data.networks import pseudo_source as source
 
@@ -88,10 +90,8 @@ def load_onnx(name: str) -> source.DepthNetwork:
         UserError: ONNX Runtime is not installed, a file is missing or damaged, or the depth is
             relative.
     """
-    try:
+    with needed("ONNX files need ONNX Runtime", "onnx"):
         import onnxruntime
-    except ImportError:
-        raise UserError("ONNX files need ONNX Runtime: pip install 'zoerefine[onnx]'") from None
     path = Path(name)
     described = description_file(path)
     description, text = read_description(described)
@@ -112,7 +112,7 @@ def load_onnx(name: str) -> source.DepthNetwork:
     run = partial(predict, session, description, channels_first)
     focal = None
     if description.focal is not None:
-        focal = source.FocalTerm(float(description.focal), description.height, description.width)
+        focal = FocalTerm(float(description.focal), description.height, description.width)
     return source.DepthNetwork(source.PseudoSource(description.name, digest), run, focal)
 
 

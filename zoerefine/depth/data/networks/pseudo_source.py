@@ -16,9 +16,9 @@ import numpy as np
 from zoerefine.base.errors import UserError, visible
 from zoerefine.base.files.atomic import digest_json, read_regular_file, write_json
 from zoerefine.base.files.foreign import JSON_MARK
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.depth.data import ZOEDEPTH_MODEL
-from zoerefine.depth.data.intrinsics import Intrinsics
+from zoerefine.depth.data.intrinsics import FocalTerm, Intrinsics, needs_intrinsics
 
 FILE = "pseudo.json"
 MOST_BYTES = 2**16  # of the file
@@ -152,25 +152,6 @@ def one_source(sources: set[PseudoSource], what: str) -> PseudoSource:
 
 
 @dataclass(frozen=True)
-class FocalTerm:
-    """metres = output * focal length / constant, the focal length in pixels of the input.
-
-    Attributes:
-        height, width: of the network's input.
-    """
-
-    constant: float
-    height: int
-    width: int
-
-    def factor(self, camera: Intrinsics, height: int, width: int) -> np.float32:
-        """What outputs are multiplied by, for a camera with pictures of this size."""
-        camera = camera.of_size(height, width)
-        fx, fy = camera.fx * self.width / width, camera.fy * self.height / height
-        return np.float32((fx + fy) / 2 / self.constant)
-
-
-@dataclass(frozen=True)
 class DepthNetwork:
     """A network that predicts metric depth.
 
@@ -198,14 +179,6 @@ class DepthNetwork:
             raise needs_intrinsics(self.source.name)
         factors = [self.focal.factor(one, *pictures.shape[1:3]) for one in cameras if one]
         return self.run(pictures) * np.array(factors)[:, None, None]
-
-
-def needs_intrinsics(name: str) -> UserError:
-    """The error for a network with a focal term and a camera without intrinsics."""
-    return UserError(
-        f"{name} needs the camera's focal length: give --intrinsics FX FY CX CY, or the columns "
-        "fx, fy, cx and cy in frames.csv"
-    )
 
 
 def no_network(name: str, reason: str) -> UserError:

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from zoerefine.base.errors import UserError, one_line, visible
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.machine.device import pick_device
+from zoerefine.base.missing_packages import needed
 from zoerefine.depth.data.networks import zoedepth
 from zoerefine.depth.data.networks.pseudo_source import (
     DepthNetwork,
@@ -55,14 +56,10 @@ def load_transformers(name: str) -> DepthNetwork:
 
 def load_metric(name: str) -> tuple[Any, Path]:
     """A network and the folder with its files. Errors as `load_transformers`."""
-    try:
+    with needed("depth networks need transformers", "zoedepth"):
         from safetensors import SafetensorError
         from transformers import AutoConfig, AutoModelForDepthEstimation
         from transformers.utils import cached_file
-    except ImportError:
-        raise UserError(
-            "depth networks need transformers: pip install 'zoerefine[zoedepth]'"
-        ) from None
     network: Any
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)

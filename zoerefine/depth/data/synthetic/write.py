@@ -16,7 +16,8 @@ from zoerefine.base.files.atomic import replacing_folder, write_json
 from zoerefine.base.files.file_lock import lock
 from zoerefine.base.files.images import check_pixels, jpeg_bytes, png_bytes
 from zoerefine.base.machine.cores import usable_cores
-from zoerefine.base.progress import bar, say
+from zoerefine.base.messages import say
+from zoerefine.base.progress import bar
 from zoerefine.depth.data.depth_codec import HABITATDYN, ZOEDEPTH
 from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.data.networks.pseudo_source import SYNTHETIC, write_source

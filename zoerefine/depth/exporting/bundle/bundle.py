@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import read_regular_file, replacing
 from zoerefine.base.machine.cores import usable_cores
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.base.run_dir import ENGINE, RunDir
 from zoerefine.depth.exporting import OUTPUTS
 from zoerefine.depth.exporting.bundle import containers

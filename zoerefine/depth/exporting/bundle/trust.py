@@ -12,7 +12,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_text
 from zoerefine.base.files.file_lock import lock
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
 from zoerefine.depth.exporting.bundle.manifest import plain
 
 MAX_REMEMBERED = 20_000  # lines of the list; the oldest are dropped

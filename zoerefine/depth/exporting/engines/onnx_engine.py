@@ -13,7 +13,8 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.cores import threads_of_a_call
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
+from zoerefine.base.missing_packages import install
 from zoerefine.depth.exporting.bundle.containers import ONNX
 from zoerefine.depth.exporting.engine_kinds import (
     INSTALLED,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from zoerefine.depth.exporting.source import ExportSource
 
 NAME = "onnx"
-INSTALL = "pip install 'zoerefine[onnx]'"
+INSTALL = install("onnx")
 PARALLEL_CALLS = False
 CONTAINER = ONNX
 GRAPHS = 0

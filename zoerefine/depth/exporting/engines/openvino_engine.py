@@ -19,6 +19,7 @@ from torch import Tensor
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.device import has_bf16
+from zoerefine.base.missing_packages import install
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.exporting import SPREAD_UNITS
 from zoerefine.depth.exporting.bundle.containers import OPENVINO, new_archive
@@ -35,7 +36,7 @@ from zoerefine.depth.exporting.shipped_module import PrePostProcessing
 from zoerefine.depth.exporting.source import ExportSource
 
 NAME = "openvino"
-INSTALL = "pip install 'zoerefine[openvino]'"
+INSTALL = install("openvino")
 PARALLEL_CALLS = False
 CONTAINER = OPENVINO
 GRAPHS = 0

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.missing_packages import install
 from zoerefine.depth.exporting.bundle.containers import TORCHSCRIPT
 from zoerefine.depth.exporting.engine_kinds import (
     BROKEN,
@@ -112,7 +113,7 @@ PARTS = "Major", "Minor", "Patch", "Build"
 
 NAME = "tensorrt"
 # The lock file keeps torch: the newest Torch-TensorRT would replace it.
-INSTALL = "pip install 'zoerefine[tensorrt]'"
+INSTALL = install("tensorrt")
 PARALLEL_CALLS = False
 CONTAINER = TORCHSCRIPT
 GRAPHS = 1  # its context is for one shape at a time

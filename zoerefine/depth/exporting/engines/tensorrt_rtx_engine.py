@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.missing_packages import install, missing_package
 from zoerefine.depth.exporting.bundle.containers import TORCHSCRIPT
 from zoerefine.depth.exporting.engine_kinds import (
     NOT_INSTALLED,
@@ -37,10 +38,10 @@ from zoerefine.depth.exporting.onnx_graph import INPUTS, OUTPUTS, to_onnx
 from zoerefine.depth.exporting.shipped_module import PrePostProcessing
 from zoerefine.depth.exporting.source import ExportSource
 from zoerefine.depth.exporting.verify import check_size
-from zoerefine.depth.points.channels import channels_of
+from zoerefine.depth.points import channels_of
 
 NAME = "tensorrt-rtx"
-INSTALL = "pip install 'zoerefine[tensorrt-rtx]'"
+INSTALL = install("tensorrt-rtx")
 PARALLEL_CALLS = False
 CONTAINER = TORCHSCRIPT
 GRAPHS = 0  # its stream waits for other streams
@@ -201,7 +202,7 @@ def bindings() -> Any:
     try:
         import tensorrt_rtx_bindings
     except ImportError as error:
-        raise UserError(f"TensorRT for RTX cannot be imported ({error}): {INSTALL}") from None
+        raise missing_package(f"TensorRT for RTX cannot be imported ({error})", NAME) from None
     return tensorrt_rtx_bindings
 
 

@@ -36,8 +36,9 @@ from zoerefine.lab.analysis.statistics.comparisons import (
 from zoerefine.lab.analysis.statistics.importance import Share
 from zoerefine.lab.analysis.statistics.significance import ENOUGH_RUNS
 from zoerefine.lab.listing.labels import read_labels
-from zoerefine.lab.runs.metrics.series import parse_number
-from zoerefine.lab.runs.record import COMMIT, Collection, Curve, Run, differing_keys, finite_number
+from zoerefine.lab.runs.group_key import COMMIT
+from zoerefine.lab.runs.metrics.steps import parse_number
+from zoerefine.lab.runs.record import Collection, Curve, Run, differing_keys, finite_number
 
 METRICS = tuple(
     (split, which, name)

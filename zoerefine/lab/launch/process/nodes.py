@@ -22,7 +22,7 @@ from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating
 from zoerefine.lab.launch.process.child import Meeting, NodePlace, OneNode, StopForwarding

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import heard_by, is_quiet
+from zoerefine.base.messages import heard_by, is_quiet
 from zoerefine.base.run_dir import RunDir, run_from_launcher
 from zoerefine.base.secrets import hide_secrets
 from zoerefine.lab.launch.process.end_reason import LastWords

@@ -14,7 +14,7 @@ from typing import Any
 from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import INTERRUPTED, UserError
 from zoerefine.base.files.atomic import removing_new_folders
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.script_overrides import NEW_KEY
 from zoerefine.lab.launch.git.changes import warn_of_untracked_files

@@ -18,6 +18,7 @@ from uuid import uuid4
 from zoerefine.base.errors import INTERRUPTED, KILLED, UserError
 from zoerefine.base.machine.memory import use_reserved_gpus
 from zoerefine.base.machine.openmp import use_reserved_cores
+from zoerefine.base.missing_packages import needed
 from zoerefine.lab.launch.process.child import ONLY, NodePlace
 from zoerefine.lab.launch.process.nodes import NODE_LOST
 from zoerefine.lab.launch.queue.executor import (
@@ -47,10 +48,8 @@ def ray_executor(resources: Resources) -> Iterator["RayExecutor"]:
         raise UserError(
             "RAY_ADDRESS is not set: set it to the cluster's head node, e.g. 10.0.0.1:6379"
         )
-    try:
+    with needed("Ray is not installed", "cluster"):
         import ray
-    except ImportError:
-        raise UserError("Ray is not installed: pip install 'zoerefine[cluster]'") from None
     # A driver started by `uv run` would make Ray start every worker through uv, too.
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     try:

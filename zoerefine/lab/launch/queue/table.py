@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.progress import is_hidden, say
+from zoerefine.base.messages import is_hidden, say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.launch.process.output import last_line

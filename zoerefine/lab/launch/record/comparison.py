@@ -156,7 +156,7 @@ def compare_numbers(
     Args:
         size: the largest value of the metric. A value near 0 may differ by ROUNDING of it.
     """
-    from zoerefine.lab.runs.metrics.series import same_number  # late: it needs regex
+    from zoerefine.lab.runs.metrics.steps import same_number  # late: it needs regex
 
     if recorded is None or now is None:
         then, later = ("absent" if one is None else f"{one:.8g}" for one in (recorded, now))

@@ -31,7 +31,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.files.file_lock import try_lock
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.git.address import RepositoryAddress
 from zoerefine.lab.launch.git.changes import Changes

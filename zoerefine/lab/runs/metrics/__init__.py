@@ -2,7 +2,7 @@
 
 from zoerefine.lab.runs.metrics.pattern import parse_pattern
 from zoerefine.lab.runs.metrics.read import MetricFollower, read_metrics, recorded_patterns
-from zoerefine.lab.runs.metrics.series import RunMetrics, Series
+from zoerefine.lab.runs.metrics.steps import RunMetrics, Series
 
 __all__ = [
     "MetricFollower",
@@ -14,4 +14,4 @@ __all__ = [
 ]
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("attempts", "find_files", "metric_log", "run_logs", "series")
+OPEN = ("attempts", "find_files", "metric_log", "run_logs", "steps")

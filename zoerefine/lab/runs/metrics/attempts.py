@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES
 from zoerefine.lab.runs.metrics.metric_log import Kind, MetricLog
-from zoerefine.lab.runs.metrics.series import Points, discard_after
+from zoerefine.lab.runs.metrics.steps import Points, discard_after
 
 DAY, MONTH, YEAR = r"(?:[12]\d|3[01]|0?[1-9])", r"(?:1[0-2]|0?[1-9])", r"(?:19|20)\d\d"
 MMDD = r"(?:1[0-2]|0[1-9])(?:[12]\d|3[01]|0[1-9])"

@@ -10,7 +10,7 @@ from functools import cached_property
 from math import isnan
 
 from zoerefine.lab.runs.metrics.metric_log import MAX_BYTES, Kind, MetricLog
-from zoerefine.lab.runs.metrics.series import (
+from zoerefine.lab.runs.metrics.steps import (
     NO_LABEL,
     PHASES,
     STEP_NAMES,

@@ -10,7 +10,7 @@ import numpy as np
 from zoerefine.lab.runs.metrics import event_bytes
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES, natural_order
 from zoerefine.lab.runs.metrics.metric_log import Kind, MetricLog
-from zoerefine.lab.runs.metrics.series import as_number
+from zoerefine.lab.runs.metrics.steps import as_number
 
 ALWAYS_CHECKED = 1024  # bytes of a record
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.errors import first_few
-from zoerefine.lab.runs.metrics.series import (
-    VARYING,
+from zoerefine.lab.runs.metrics.steps import (
     CountedMetric,
     Points,
     record,
+    settle_rows_without_steps,
 )
 
 NAMED = 3  # metrics or logs in a message
@@ -131,39 +131,23 @@ class MetricLog:
             return False
 
     def settle(self, ended: bool) -> None:
-        """Decide about rows without a step: one states the final value of its metric, if no others
-        state its steps."""
+        """Decide about rows without a step, and say what is not read."""
         if self.skipped and self.points:
             self.faults["commit"] = (
                 f"its first {self.skipped} bytes are those of the commit, and are not read: if the "
                 "job has written them, too, remove the file from the commit"
             )
-        last = max((max(points) for points in self.points.values() if points), default=1.0)
-        may_end = ended and not self.without_steps()
-        for name, one in self.counted.items():
-            points = self.points.get(name, {})
-            if points and one.loose.difference(points.values()):
-                one.is_mixed = bool(self.points.pop(name))
-            elif may_end and len(one.loose) == 1 and not one.is_mixed:
-                self.points.setdefault(name, {last: next(iter(one.loose))})
+        mixed = settle_rows_without_steps(self.points, self.counted, ended)
         if self.ends_empty and ended and self.points:
             self.faults["end"] = (
                 "the last row states no value: one before it is the final one, also where a NaN "
                 "was written as an empty cell or null"
             )
-        found = {name for name, one in self.counted.items() if one.is_mixed and one.loose}
-        mixed = sorted(name for name in found if not VARYING.fullmatch(name))
         if mixed:
             self.faults["steps"] = (
                 f"some rows state a step and others none, so {first_few(mixed, NAMED)} "
                 f"{'is' if len(mixed) == 1 else 'are'} not read: write the step of each row"
             )
-
-    def without_steps(self) -> set[str]:
-        """Metrics that are not read since several rows without a step state them."""
-        return {
-            name for name, one in self.counted.items() if not one.counter and len(one.loose) > 1
-        }
 
     def begin_attempt(self) -> None:
         """The job was started again: what follows replaces values of the same and later steps."""

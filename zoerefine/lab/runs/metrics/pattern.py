@@ -13,7 +13,7 @@ from math import isnan
 import regex
 
 from zoerefine.base.errors import UserError, visible
-from zoerefine.lab.runs.metrics.series import is_odd, parse_number
+from zoerefine.lab.runs.metrics.steps import is_odd, parse_number
 
 STEP = "step"
 LONGEST_LINE = 2000  # characters; the rest of a longer line is not searched

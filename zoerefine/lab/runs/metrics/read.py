@@ -8,7 +8,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.metrics.run_logs import RunLogs, logs_of
-from zoerefine.lab.runs.metrics.series import RunMetrics, same_number
+from zoerefine.lab.runs.metrics.steps import RunMetrics, same_number
 
 
 def read_metrics(run: RunDir | Path | str, patterns: Sequence[str] = ()) -> RunMetrics:

@@ -24,12 +24,13 @@ from zoerefine.lab.runs.metrics.find_files import (
 )
 from zoerefine.lab.runs.metrics.metric_log import NAMED, Kind, MetricLog
 from zoerefine.lab.runs.metrics.pattern import MetricPattern, parse_pattern
-from zoerefine.lab.runs.metrics.series import (
+from zoerefine.lab.runs.metrics.steps import (
     VARYING,
     Points,
     RunMetrics,
     as_series,
     same_number,
+    without_steps,
 )
 
 
@@ -273,7 +274,7 @@ class RunLogs:
 
 def rows_without_steps(log: MetricLog) -> str:
     """What to note of a table whose rows are not read."""
-    names = sorted(log.without_steps())
+    names = sorted(without_steps(log.counted))
     if not names:
         return ""
     return (

@@ -15,7 +15,7 @@ from zoerefine.base.run_dir import require_file
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.runs.metrics.metric_log import MAX_BYTES, NAMED, Kind, MetricLog
 from zoerefine.lab.runs.metrics.pattern import MetricPattern
-from zoerefine.lab.runs.metrics.series import (
+from zoerefine.lab.runs.metrics.steps import (
     NO_LABEL,
     PHASES,
     STEP_NAMES,

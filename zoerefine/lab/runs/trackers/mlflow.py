@@ -11,9 +11,10 @@ from typing import Any
 from urllib.parse import quote
 
 from zoerefine.base.errors import UserError, damage, one_line
-from zoerefine.lab.runs.metrics.series import Points, as_number, as_series, record
-from zoerefine.lab.runs.trackers.tracked_run import (
-    INSTALL,
+from zoerefine.base.missing_packages import needed
+from zoerefine.lab.runs.metrics.steps import Points, as_number, as_series, record
+from zoerefine.lab.runs.trackers.stores import (
+    EXTRA,
     Stored,
     TrackedRun,
     environment,
@@ -26,10 +27,8 @@ VARIABLES = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ALLOW_FILE_STORE": "tru
 
 def import_mlflow() -> None:
     """Import MLflow. Raises `UserError` where it is not installed."""
-    try:
+    with needed("reading runs of MLflow needs mlflow-skinny", EXTRA):
         import mlflow.tracking  # noqa: F401
-    except ImportError:
-        raise UserError(f"reading runs of MLflow needs mlflow-skinny: {INSTALL}") from None
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
 

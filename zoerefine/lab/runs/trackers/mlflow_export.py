@@ -27,7 +27,7 @@ from zoerefine.lab.runs.trackers.mlflow import (
     open_client,
     pages,
 )
-from zoerefine.lab.runs.trackers.tracked_run import TrackedRun
+from zoerefine.lab.runs.trackers.stores import TrackedRun
 
 EXPERIMENT = "zoerefine"
 PATH, DIGEST, DATA = "zoerefine.path", "zoerefine.digest", "zoerefine.data_digest"

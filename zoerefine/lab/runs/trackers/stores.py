@@ -1,22 +1,86 @@
-"""The stores of trackers: files and folders that hold the runs of one, found, and read as logs."""
+"""The stores of trackers: files and folders that hold the runs of one, found, and read as logs.
 
-from collections.abc import Iterator, Sequence
+A run is the same whichever tracker recorded it, and each tracker's module offers the same.
+"""
+
+import ast
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.registries import TRACKERS
+from zoerefine.base.yaml.equal_values import FURTHER_ZEROS
 from zoerefine.lab.runs.metrics.find_files import natural_order
 from zoerefine.lab.runs.metrics.metric_log import Kind, MetricLog
-from zoerefine.lab.runs.metrics.series import Series
-from zoerefine.lab.runs.trackers.tracked_run import Stored, Tracker
+from zoerefine.lab.runs.metrics.steps import Series
 
+EXTRA = "trackers"  # what installs the libraries of trackers
+LONGEST_PARAMETER = 2000  # characters of a text that may be a Python value
+VALUE_TYPES = bool | int | float | list
 LEVELS = 4  # how deep folders are searched
 LATEST = "latest-run"  # W&B's link to a run beside it, in some copies a folder
 LOCAL_PREFIXES = ("sqlite:///", "file://")
 EXPERIMENT_FILE, WANDB_SUFFIX = "meta.yaml", ".wandb"
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """One run of a tracker.
+
+    Attributes:
+        path: names the run among all others; its folder where it has one.
+        name: what the user called it; empty: nothing.
+        state: one of `run_dir.STATES`.
+        settings: by key, as JSON can hold them.
+        finals: the final value of every metric.
+        series: metrics over steps.
+        commit: empty where it was not recorded.
+        faults: what could not be read, one sentence each.
+        again: the first step to which a metric goes back or of which it has two values, by metric.
+        id: what a copy of the run keeps; empty: the last part of the path.
+    """
+
+    path: str
+    name: str
+    state: str
+    settings: dict[str, Any]
+    finals: dict[str, float]
+    series: dict[str, Series]
+    commit: str = ""
+    faults: list[str] = field(default_factory=list)
+    again: Mapping[str, float] = field(default_factory=dict)
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The runs of a store, and the paths of those that cannot be read with the reason."""
+
+    runs: list[TrackedRun]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+class Tracker(Protocol):
+    """The names of a module that reads a tracker's runs."""
+
+    def holds_runs(self, path: Path) -> bool:
+        """Whether a file or folder is a store of this tracker. Folders inside are not searched."""
+
+    def read(self, path: Path, names: Sequence[str] | None) -> Stored:
+        """Read a store.
+
+        Args:
+            names: metrics whose series are read; None: all.
+
+        Raises:
+            UserError, OSError: the store cannot be read at all, or its library is not installed.
+        """
 
 
 @dataclass(frozen=True)
@@ -131,3 +195,31 @@ class StoreLog(MetricLog):
             self.again.setdefault(name, first)
         values = dict(zip(series.steps, series.values, strict=True))
         self.points[name] = values if known and first <= min(known) else known | values
+
+
+@contextmanager
+def environment(**variables: str) -> Iterator[None]:
+    """Set variables that a tracker's library reads; jobs that start later do not get them."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            os.environ.update({} if value is None else {name: value})
+
+
+def parameter_value(text: str) -> Any:
+    """The value of a parameter that was recorded as `str(value)`; else the text itself."""
+    if len(text) > LONGEST_PARAMETER or FURTHER_ZEROS.fullmatch(text):  # no str(value)
+        return text
+    if text == "None":
+        return None
+    try:
+        value = ast.literal_eval(text)
+        json.dumps(value, allow_nan=False)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return text
+    value = list(value) if isinstance(value, tuple) else value
+    return value if isinstance(value, VALUE_TYPES) else text

@@ -6,7 +6,7 @@ from pathlib import Path
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.metrics.find_files import EVENT_FILES
 from zoerefine.lab.runs.metrics.run_logs import RunLogs
-from zoerefine.lab.runs.trackers.tracked_run import Stored, TrackedRun
+from zoerefine.lab.runs.trackers.stores import Stored, TrackedRun
 
 # Keras and others write a run's event files to folders of these names only.
 PARTS = ("train", "training", "val", "valid", "validation", "test", "eval")

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from zoerefine.base.errors import UserError, counted
+from zoerefine.base.missing_packages import needed
 from zoerefine.base.yaml.keys import flatten
-from zoerefine.lab.runs.metrics.series import STEP_NAMES, Points, Series, as_number, as_series
-from zoerefine.lab.runs.trackers.tracked_run import INSTALL, Stored, TrackedRun, environment
+from zoerefine.lab.runs.metrics.steps import STEP_NAMES, Points, Series, as_number, as_series
+from zoerefine.lab.runs.trackers.stores import EXTRA, Stored, TrackedRun, environment
 
 # The records in a `.wandb` file, which W&B writes in the format of LevelDB's logs.
 #
@@ -98,11 +99,9 @@ def read(path: Path, names: Sequence[str] | None) -> Stored:
 
 def import_record() -> Any:
     """The class of W&B's records. Importing W&B contacts no server, and here it never may."""
-    try:
-        with environment(WANDB_MODE="offline", WANDB_ERROR_REPORTING="false"):
-            from wandb.proto.wandb_internal_pb2 import Record
-    except ImportError:
-        raise UserError(f"reading runs of W&B needs wandb: {INSTALL}") from None
+    offline = environment(WANDB_MODE="offline", WANDB_ERROR_REPORTING="false")
+    with needed("reading runs of W&B needs wandb", EXTRA), offline:
+        from wandb.proto.wandb_internal_pb2 import Record
     return Record
 
 

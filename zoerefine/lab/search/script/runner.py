@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from zoerefine.base.errors import KILLED, UserError
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.threads import repeating
 from zoerefine.base.yaml.equal_values import differing
@@ -20,7 +20,7 @@ from zoerefine.lab.launch.process.child import StopForwarding
 from zoerefine.lab.launch.record.comparison import AT_STEP, compared_numbers
 from zoerefine.lab.launch.workspace.left import committed_logs
 from zoerefine.lab.runs.metrics import MetricFollower, read_metrics
-from zoerefine.lab.runs.metrics.series import is_telling
+from zoerefine.lab.runs.metrics.steps import is_telling
 from zoerefine.lab.runs.record import PRUNED
 from zoerefine.lab.search.space.space import Values
 from zoerefine.lab.search.subject import NoSuchMetric, TrialMonitor, TrialOutcome

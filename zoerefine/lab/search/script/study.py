@@ -19,7 +19,7 @@ from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing, write_text
 from zoerefine.base.machine.cores import THREADS
-from zoerefine.base.progress import say, warn
+from zoerefine.base.messages import say, warn
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.equal_values import same_data
 from zoerefine.base.yaml.keys import flatten, value_at, with_facts, with_values

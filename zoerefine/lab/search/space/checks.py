@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from zoerefine.base.config import Config
 from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.errors import UserError
+from zoerefine.base.missing_packages import missing_package
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.space import MAX_LISTED, Parameter, Range, all_keys, every, size_of
 
@@ -53,9 +54,7 @@ def check_sampler(options: StudyKeys, space: Sequence[Parameter]) -> None:
     is_tpe = sampler == "auto" and not all(isinstance(one, Range) for one in space)
     for package in () if is_tpe else PACKAGES.get(sampler, ()):
         if find_spec(package) is None:
-            raise UserError(
-                f"STUDY.SAMPLER {sampler} needs {package}: pip install 'zoerefine[samplers]'"
-            )
+            raise missing_package(f"STUDY.SAMPLER {sampler} needs {package}", "samplers")
     if sampler == "grid":
         check_size(space)
     if sampler == "cmaes":

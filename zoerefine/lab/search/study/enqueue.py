@@ -13,7 +13,7 @@ import optuna
 from optuna.trial import FixedTrial, FrozenTrial, TrialState
 
 from zoerefine.base.errors import UserError, counted
-from zoerefine.base.progress import say
+from zoerefine.base.messages import say
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.search.script.study import recorded_tree
 from zoerefine.lab.search.space.space import Values, combinations, params_of

@@ -22,7 +22,8 @@ from sqlalchemy.engine import make_url
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.file_lock import lock, process_line
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
+from zoerefine.base.missing_packages import missing_package
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import password_variable, register_secret, url_fault
 
@@ -98,7 +99,7 @@ def database_errors(url: sqlalchemy.URL) -> Iterator[None]:
     try:
         yield
     except ImportError:
-        raise UserError("PostgreSQL needs psycopg: pip install 'zoerefine[cluster]'") from None
+        raise missing_package("PostgreSQL needs psycopg", "cluster") from None
     except sqlalchemy.exc.SQLAlchemyError as error:
         lines = str(getattr(error, "orig", None) or error).strip().splitlines()
         raise UserError(f"the study's database {url} cannot be used: {lines[0]}") from None

@@ -79,10 +79,11 @@ def list_jobs() -> list[ListedJob]:
     """Our jobs in Slurm that belong to this user, those that ended a few minutes ago too."""
     fields = "%i|%T|%r|%M|%N|%j|%Z"
     words = ("--noheader", "--states=all", f"--user={os.getuid()}", f"--format={fields}")
-    rows = (line.split("|", 6) for line in run_slurm("squeue", *words).splitlines())
+    rows = (line.split("|", 6) for line in run_slurm("squeue", *words).split("\n"))
+    whole = (row for row in rows if len(row) == 7)  # a line end in a folder's name makes two lines
     return [
         ListedJob(number, name, state, reason, elapsed, nodes, Path(folder))
-        for number, state, reason, elapsed, nodes, name, folder in rows
+        for number, state, reason, elapsed, nodes, name, folder in whole
         if name.startswith(PREFIX)
     ]
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zoerefine.base.errors import INTERRUPTED, KILLED, UserError
-from zoerefine.base.progress import warn
+from zoerefine.base.messages import warn
 from zoerefine.lab.launch.queue.executor import ExecutorBusy, JobOutcome, Resources
 from zoerefine.lab.launch.queue.slurm import commands, submission
 from zoerefine.lab.launch.queue.slurm.sbatch_options import check_partition_limits, sbatch_options

@@ -20,7 +20,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import removing_new_folders, write_json, write_text
 from zoerefine.base.files.file_lock import lock
-from zoerefine.base.progress import say, warn
+from zoerefine.base.messages import say, warn
 from zoerefine.base.run_dir import ATTEMPT, CALLER_FOLDER, RUN_FOLDER, SEED
 from zoerefine.base.secrets import find_secret, secret_names
 from zoerefine.lab.launch.git.address import LOGIN_VARIABLES

@@ -1,4 +1,4 @@
-"""What the metrics of a run are, and what the rows of a table say beside their values."""
+"""The steps of metrics: which columns count them, rows without one, and rows of several parts."""
 
 import math
 import re
@@ -185,6 +185,35 @@ class CountedMetric:
         """Record the value of a row without a step. Two are as many as any number of them."""
         if self.counter or len(self.loose) < 2:
             self.loose.add(value)
+
+
+def settle_rows_without_steps(
+    points: dict[str, Points], counted: Mapping[str, CountedMetric], ended: bool
+) -> list[str]:
+    """Such a row states the final value of its metric, if no others state its steps.
+
+    Args:
+        points: values by metric and step; what is decided is changed in them.
+        counted: what rows say of each metric.
+        ended: nothing more will be written.
+
+    Returns the metrics that are not read, since some of their rows state a step and others none.
+    """
+    last = max((max(values) for values in points.values() if values), default=1.0)
+    may_end = ended and not without_steps(counted)
+    for name, one in counted.items():
+        values = points.get(name, {})
+        if values and one.loose.difference(values.values()):
+            one.is_mixed = bool(points.pop(name))
+        elif may_end and len(one.loose) == 1 and not one.is_mixed:
+            points.setdefault(name, {last: next(iter(one.loose))})
+    found = {name for name, one in counted.items() if one.is_mixed and one.loose}
+    return sorted(name for name in found if not VARYING.fullmatch(name))
+
+
+def without_steps(counted: Mapping[str, CountedMetric]) -> set[str]:
+    """Metrics that are not read since several rows without a step state them."""
+    return {name for name, one in counted.items() if not one.counter and len(one.loose) > 1}
 
 
 def phase_of(texts: Iterable[str]) -> str:
