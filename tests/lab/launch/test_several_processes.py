@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.processes import end_of, is_alive, parent_of
+from zoerefine.lab.runs.metrics import read_metrics
 
 JOB = """
 import argparse, json, os, signal, sys, time
@@ -36,6 +37,9 @@ if "DO" in text:
     except KeyboardInterrupt:
         (run / f"stopped-{rank}").touch()
         sys.exit(130)
+if "print" in text:
+    first = "first 0.5\\n" if rank == 0 else ""
+    sys.stdout.write(f"every {0.5 + rank / 10}, epoch 1, step 0.5\\n{first}")
 if rank == 0:
     met = sorted(path.name for path in run.glob("rank-?"))
     results = {"met": met, "threads": os.environ["OMP_NUM_THREADS"]}
@@ -59,6 +63,12 @@ def two(launch, ranks):
         return launch("--processes", "2", **options)
 
     return run
+
+
+@pytest.fixture
+def two_printing(ranks, config):
+    """All processes of this job print a metric, and the first one another."""
+    config.write_text("print: 1\n")
 
 
 def pids_of(run):
@@ -88,6 +98,15 @@ def test_the_processes_work_together_in_a_run_of_their_own(two, launch, only_run
     assert "nothing to do" in two().stderr
     assert launch("--processes", "1", code=None).returncode  # without torchrun there is no RANK
     assert len([p for p in (tmp_path / "runs" / "job").iterdir() if p.name != "latest"]) == 2
+
+
+def test_values_that_all_processes_print_are_named(two_printing, launch, only_run):
+    words = "--processes", "2", "--metric-pattern"
+    launch(*words, r"every (\S+)")
+    [note] = read_metrics(only_run()).faults
+    assert note.startswith("log.txt: every may have a value of each of the 2 p")
+    for pattern in (r"first (\S+)", r"epoch (?P<step>1), step (?P<loss>\S+)"):
+        assert read_metrics(only_run(), [pattern]).faults == (note,)
 
 
 @pytest.mark.parametrize(

@@ -291,12 +291,10 @@ def answer(session: Session, request: Request) -> Response:
 
 def body_of(request: Request) -> dict[str, Any]:
     """The JSON object of a request. Raises `UserError` for anything else."""
-    if request.mimetype != "application/json":
-        raise UserError("a change is a JSON object")
-    try:
-        found = json.loads(request.get_data())
-    except (ValueError, RecursionError):
-        found = None
+    found = None
+    if request.mimetype == "application/json":
+        with suppress(ValueError, RecursionError):
+            found = json.loads(request.get_data())
     if not isinstance(found, dict):
         raise UserError("a change is a JSON object")
     return found

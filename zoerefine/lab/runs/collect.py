@@ -48,7 +48,7 @@ class RunFolder:
             stamps += [stamp for name in bundles if (stamp := stamp_of(self.path, name))]
         return stamps
 
-    def read(self, names: Sequence[str]) -> Collection:
+    def collection(self, names: Sequence[str]) -> Collection:
         """The run, with the curves of some metrics."""
         return Collection([read_run(self.path, names, self.patterns)])
 
@@ -64,22 +64,12 @@ class RunFolder:
 
 
 @dataclass(frozen=True)
-class TrackerSource:
+class TrackerSource(TrackerStore):
     """The store of another tracker, with any number of runs."""
 
-    store: TrackerStore
-
-    @property
-    def path(self) -> Path:
-        return self.store.path
-
-    def stamps(self) -> list[list[Any]]:
-        """Name, size and time of the store's files."""
-        return self.store.stamps()
-
-    def read(self, names: Sequence[str]) -> Collection:
+    def collection(self, names: Sequence[str]) -> Collection:
         """Its runs, with the curves of some metrics."""
-        stored = self.store.read(names)
+        stored = self.read(names)
         runs, left_out = [], dict(stored.left_out)
         for found in stored.runs:
             try:
@@ -94,7 +84,7 @@ class TrackerSource:
 
     def metrics(self) -> dict[str, RunMetrics]:
         """All metrics by the path of the run."""
-        stored = self.store.read(None).runs
+        stored = self.read(None).runs
         return {one.path: RunMetrics(one.path, one.series, one.finals, {}) for one in stored}
 
 
@@ -226,7 +216,7 @@ def read_source(source: Source, metrics: Sequence[str]) -> tuple[str, str]:
     """What is read from a source as an entry of the cache; or why it cannot be read."""
     try:
         as_json(str(source.path))  # ValueError where UTF-8 cannot hold it
-        return as_json({"stamps": source.stamps(), **vars(source.read(metrics))}), ""
+        return as_json({"stamps": source.stamps(), **vars(source.collection(metrics))}), ""
     except Exception as error:  # whatever is in its files, the other runs are read
         return "", damage(error)
 
@@ -322,9 +312,8 @@ def find_sources(pattern: str, patterns_of_output: Sequence[str] = ()) -> list[S
     for path in matches(local_path(pattern)):
         folders = runs_at(path)
         stores = [] if folders else find_stores(path)
-        found += [RunFolder(folder, tuple(patterns_of_output)) for folder in folders] or map(
-            TrackerSource, stores
-        )
+        found += [RunFolder(folder, tuple(patterns_of_output)) for folder in folders]
+        found += [TrackerSource(one.tracker, one.path) for one in stores]
     return found
 
 

@@ -71,6 +71,7 @@ class RunLogs:
         starts: how many bytes our own logs had when the job was started last, by their names.
         known: what other logs had then, or have in the commit.
         attempt: how often the job was started; 0 where that is not known.
+        printing: how many processes of the job print into its output.
         logs: by path, in the order in which later values replace earlier ones.
         results: the numbers of results.json.
         faults: of files other than the logs.
@@ -81,6 +82,7 @@ class RunLogs:
     starts: Mapping[str, int] = field(default_factory=dict)
     known: KnownLogs = field(default_factory=KnownLogs)
     attempt: int = 0
+    printing: int = 1
     logs: dict[Path, MetricLog] = field(default_factory=dict)
     results: dict[str, float] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
@@ -138,7 +140,9 @@ class RunLogs:
         if self.patterns and path.is_file():
             since = self.starts.get(path.name, 0)
             patterns = self._parsed_patterns()
-            yield text_logs.OutputLog(path, path.name, since=since, patterns=patterns)
+            yield text_logs.OutputLog(
+                path, path.name, since=since, patterns=patterns, printing=self.printing
+            )
 
     def _logs_in(
         self,
@@ -313,6 +317,8 @@ def logs_of(run: RunDir, patterns: Sequence[str], recorded: Mapping[str, Any]) -
         recorded: the run's provenance.json, which says so; what has not its form is unknown.
     """
     starts, attempt = recorded.get("log_bytes_before"), recorded.get("attempt")
+    processes, nodes = recorded.get("processes", 1), recorded.get("nodes", 1)
+    is_known = isinstance(processes, int) and isinstance(nodes, int) and nodes > 0
     sizes = starts.items() if isinstance(starts, dict) else ()
     return RunLogs(
         run,
@@ -320,6 +326,7 @@ def logs_of(run: RunDir, patterns: Sequence[str], recorded: Mapping[str, Any]) -
         {name: size for name, size in sizes if isinstance(size, int)},
         KnownLogs(*(valid(recorded.get(name)) for name in ("logs_before", "logs_committed"))),
         attempt if isinstance(attempt, int) else 0,
+        max(1, processes // nodes) if is_known else 1,
     )
 
 

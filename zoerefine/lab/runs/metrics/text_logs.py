@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
@@ -290,12 +291,20 @@ class OutputLog(LineLog):
     """A job's output. A value without a step has the count of the metric's values as its step.
 
     Attributes:
+        printing: how many processes of the job print into it.
         words: what was found of a metric after its last number and is none.
+        without_step: how many values of a metric had no step.
     """
 
     kind: Kind = Kind.OUTPUT
     patterns: list[MetricPattern]
+    printing: int = 1
     words: dict[str, str] = field(default_factory=dict)
+    without_step: Counter[str] = field(default_factory=Counter)
+
+    def begin_attempt(self) -> None:
+        self.without_step.clear()
+        super().begin_attempt()
 
     def update(self, ended: bool) -> None:
         """Search the new lines, until the pattern takes too long once."""
@@ -314,6 +323,19 @@ class OutputLog(LineLog):
                 f"what stands last for {first_few(sorted(words), NAMED)} is no number "
                 f"('{min(words.values())[:40]}'): the value before it is the final one"
             )
+        self._note_processes()
+
+    def _note_processes(self) -> None:
+        """Name metrics of which each process may have printed a value."""
+        self.faults.pop("processes", None)
+        counts = self.without_step.items()
+        names = sorted(name for name, count in counts if count % self.printing == 0)
+        if self.printing > 1 and names:
+            self.faults["processes"] = (
+                f"{first_few(names, NAMED)} may have a value of each of the {self.printing} "
+                "processes, and what came last counts: print it from rank 0 alone, or use a "
+                "pattern with a group step"
+            )
 
     def _search(self, lines: list[tuple[int, str]], deadline: float) -> None:
         """Raises `TimeoutError` at the deadline, a time of `time.monotonic`."""
@@ -330,4 +352,6 @@ class OutputLog(LineLog):
                     continue
                 self.words.pop(name, None)
                 counted = len(self.points.get(name, ())) + 1
+                if step is None:
+                    self.without_step[name] += 1
                 self.add(name, counted if step is None else step, value)
