@@ -124,6 +124,14 @@ def test_a_search_and_an_analysis_leave_the_callers_random_numbers_as_they_were(
     assert random_states() == before
 
 
+def test_one_folder_or_metric_need_no_list_and_another_style_is_named(study, tmp_path):
+    name = "val.refined.abs_rel"
+    for folder in (study.path, str(study.path)):
+        assert zr.analyze(folder, tmp_path / "report", metrics=name).runs
+    with pytest.raises(zr.UserError, match="there is no style 'x': give page, "):
+        zr.analyze(study.path, tmp_path / "report", style="x")
+
+
 def test_a_folder_that_is_no_run_is_named(tmp_path):
     with pytest.raises(zr.UserError, match="is not a run"):
         zr.load_run(tmp_path)

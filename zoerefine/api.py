@@ -131,11 +131,11 @@ def load_runs(*patterns: str | Path, where: str = "") -> RunTable:
 
 
 def analyze(
-    patterns: Sequence[str | Path],
+    patterns: str | Path | Sequence[str | Path],
     out: str | Path,
     where: str = "",
     by: str | None = None,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
     maximize: bool = False,
     baseline: str = "",
     style: str = "page",
@@ -157,5 +157,7 @@ def analyze(
     """
     from zoerefine.lab.analysis.analyze import analyze as compare
 
-    named = [str(pattern) for pattern in patterns]
+    listed = [patterns] if isinstance(patterns, str | Path) else patterns
+    named = [str(pattern) for pattern in listed]
+    metrics = [metrics] if isinstance(metrics, str) else metrics
     return compare(named, Path(out), where, by, metrics, maximize, baseline, style)[0]

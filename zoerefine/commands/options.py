@@ -284,7 +284,10 @@ def parsed(
 
     place = argv.index("--") if "--" in argv else len(argv)
     words = join_config_flag(argv[:place])
-    args = parser.parse_intermixed_args(words)
+    args, unknown = parser.parse_known_intermixed_args(words)
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)} (the script's own are given as "
+                     "KEY VALUE, such as lr 0.1, or after --, such as -- --fast)")  # fmt: skip
     older = any(word.partition("=")[0] in OLDER_SPELLINGS for word in words)
     args.cwd = args.cwd or ("caller" if older else Job.cwd)
     return args, tuple(argv[place + 1 :])
@@ -302,15 +305,19 @@ def join_config_flag(words: Sequence[str]) -> list[str]:
 
 
 def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> "Job":
-    """The job that the options describe."""
+    """The job that the options describe. Raises `UserError` for words that are no pairs."""
+    from zoerefine.base.yaml.keys import paired
     from zoerefine.lab.launch.job import NO_CONFIG, Job, usual_overrides, with_tuples
     from zoerefine.lab.launch.variables import read_named
 
+    paired(args.overrides)
     given = {one.name: getattr(args, one.name) for one in fields(Job) if one.metadata}
     flag, config = args.config_flag, Path(args.config or NO_CONFIG)
     given |= {
         "ref": args.ref or args.branch,
         "config": config,
+        "repo": args.repo or ".",
+        "seed_key": args.seed_key or Job.seed_key,
         "config_flag": flag if flag.startswith("-") or not flag else f"--{flag}",
         "caller": as_path(args.caller).resolve(),
         "overrides_in": args.overrides_in or usual_overrides(config),

@@ -18,7 +18,7 @@ from zoerefine.lab.launch.housekeeping import (
     print_stored,
     stored_folders,
 )
-from zoerefine.lab.launch.job import Job
+from zoerefine.lab.launch.job import OPTIONS, Job
 from zoerefine.lab.launch.launcher import launch
 from zoerefine.lab.launch.queue.executor import NO_RESOURCES
 
@@ -64,15 +64,17 @@ def main(argv: Sequence[str]) -> int:
         if args.list:
             print_cluster_jobs()
         return 0
-    if not args.repo:
-        raise UserError("--repo is missing: give a folder or a git URL")
     args.config = args.config or (args.configs or [None])[0]
     if not args.config and args.module.startswith(OWN_MODULES):
         raise UserError("--config is missing: give a YAML file")
     args.ref = args.ref or (args.commits or [args.branch])[0]
     if not args.ref:
-        raise UserError("--commit is missing: give a hash, a tag or a branch")
+        raise UserError("--commit is missing: give HEAD, a hash, a tag or a branch")
     job = options.job_of(args, arguments)
+    if args.seeds and not args.seed_key and job.overrides_in in OPTIONS:
+        mark = "--" if job.overrides_in == "options" else ""
+        raise UserError("--seeds: give --seed-key with the script's name for its seed, such as "
+                        f"seed for {mark}seed=0")  # fmt: skip
     cluster = args.executor != "local" or options.resources_of(args) != NO_RESOURCES
     if args.commits or args.configs or args.seeds or cluster:
         return queue(args, job, home)

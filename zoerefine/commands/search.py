@@ -18,6 +18,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.messages import say
 from zoerefine.base.metric_direction import warn_of_direction
 from zoerefine.base.run_dir import RunDir, run_from_launcher
+from zoerefine.base.yaml.keys import paired
 from zoerefine.base.yaml.read import read_yaml
 from zoerefine.base.yaml.write import dump_value
 from zoerefine.commands.options import (
@@ -257,7 +258,7 @@ def make_subject(
     from zoerefine.lab.search.script.study import plan_study  # it loads Optuna
 
     if not (args.ref or args.branch):
-        raise UserError("--commit is missing: give a hash, a tag or a branch")
+        raise UserError("--commit is missing: give HEAD, a hash, a tag or a branch")
     if not args.metric:
         raise UserError("--metric is missing: give the metric that trials are compared by")
     warn_of_direction(args.metric, args.maximize)
@@ -284,11 +285,9 @@ def make_subject(
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The KEY VALUE words of STUDY, and those for the script. Raises `UserError` for SEARCH."""
-    if len(words) % 2:
-        raise UserError(f"overrides come as KEY VALUE pairs; {words[-1]!r} has no value")
     ours: list[str] = []
     script: list[str] = []
-    for key, value in zip(words[::2], words[1::2], strict=True):
+    for key, value in paired(words):
         group = key.partition(".")[0]
         if group == SEARCH:
             raise UserError(f"{key}: for a script, give --search 'KEY=LOW..HIGH' or --space FILE")

@@ -108,6 +108,14 @@ def test_seeds_that_change_nothing_count_once_also_where_the_machine_was_measure
     assert [row["scored"] for row in csv_rows(tmp_path / "out" / "groups.csv")] == ["1", "1"]
 
 
+@pytest.mark.parametrize("name", ["rng_seed", "seed_everything", "trainer/manual_seed"])
+def test_usual_names_of_seeds_are_known(foreign, tmp_path, name):
+    for seed in range(3):
+        foreign(f"a{seed}", {"lr": 1, name: seed}, [{"acc": 0.1 * seed}])
+    (group,) = make_groups(collect([str(tmp_path / "runs")], metrics=["acc"]).runs, ACC)
+    assert len(group.scores) == 3
+
+
 def test_a_key_that_is_called_seed_is_the_seed(foreign, tmp_path, capsys):
     for number in range(4):
         config = {"lr": 1 + number % 2, "train": {"seed": number // 2}, "split_seed": 7}
@@ -336,6 +344,7 @@ def test_words_that_a_script_may_tell_apart_are_two_settings(foreign, tmp_path, 
     assert {run.settings["lr"] for run in runs} == {float(one)}
 
 
+ACC = Measure("", "acc")
 JOB = {"seed_key": "SEED", "again": 0}
 
 

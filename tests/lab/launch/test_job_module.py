@@ -45,7 +45,7 @@ def refused(done, message, tmp_path):
         ("zoerefine.train", ()),
         ("tools.fit", ()),
         ("tools.fit", ("--cwd", "caller")),
-        ("tools.fit", ("--seeds", "1,2")),
+        ("tools.fit", ("--seeds", "1,2", "--seed-key", "seed")),
         ("json.tool", ()),
         ("os", ()),
     ],

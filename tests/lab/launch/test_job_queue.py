@@ -213,8 +213,11 @@ def test_a_script_that_does_not_know_the_seeds_key_is_told_of_the_option(command
     files = {"fit.py": f"{parsing}parser.parse_args()\n", "crash.py": "raise SystemExit(3)\n"}
     commit_files(tmp_path / "code", files)
     words = ["run", "--repo", "code", "--commit", "HEAD", "--seeds", "0:2", "--module"]
+    asked = "--seeds: give --seed-key with the script's name for its seed, such as seed for --seed"
+    assert asked in command(*words, "fit.py", code=2).stderr  # before any job
+    words[1:1] = ["--seed-key", "rng"]
     said = command(*words, "fit.py", code=1).stderr
-    assert said.count("does the script call its seed SEED? --seed-key NAME gives it by") == 1
+    assert said.count("does the script call its seed rng? --seed-key NAME gives it by") == 1
     assert "--seed-key" not in command(*words, "crash.py", code=1).stderr
 
 

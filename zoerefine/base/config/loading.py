@@ -30,7 +30,7 @@ from zoerefine.base.config.value_types import (
 )
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_text
-from zoerefine.base.yaml.keys import nested, set_value, value_at
+from zoerefine.base.yaml.keys import nested, paired, set_value, value_at
 from zoerefine.base.yaml.read import Document, Place, YamlError, parse_yaml, read_yaml
 from zoerefine.base.yaml.write import dump_yaml
 
@@ -117,9 +117,7 @@ def _documents(words: Overrides) -> list[Document]:
         return [
             Document(nested(key.split("."), value), {}, "overrides") for key, value in words.items()
         ]
-    if len(words) % 2:
-        raise UserError(f"overrides come as KEY VALUE pairs; {words[-1]!r} has no value")
-    return [_document(key, text) for key, text in zip(words[::2], words[1::2], strict=True)]
+    return [_document(key, text) for key, text in paired(words)]
 
 
 def _document(key: str, text: str) -> Document:

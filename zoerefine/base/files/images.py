@@ -23,7 +23,7 @@ from PIL import ExifTags, Image, PngImagePlugin
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import read_regular_file, replacing
 from zoerefine.base.files.foreign import PNG_START
-from zoerefine.base.messages import warn
+from zoerefine.base.progress import warn
 
 # Limits, checked before memory is taken.
 MAX_PIXELS = 2**25  # 33.5 million, which 8K video does not reach

@@ -1,8 +1,10 @@
 """Nested mappings as one level: `{"TRAIN": {"LR": 1}}` is `{"TRAIN.LR": 1}`."""
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
+
+from zoerefine.base.errors import UserError
 
 
 def flatten(
@@ -21,6 +23,21 @@ def flatten(
         else:
             flat[path] = value
     return flat
+
+
+def paired(words: Sequence[str]) -> list[tuple[str, str]]:
+    """KEY VALUE words as pairs.
+
+    Raises `UserError` for a key without a value, and for one that holds `=`: two words `a=1 b=2`
+    would be one pair.
+    """
+    for word in words[::2]:
+        if "=" in word:
+            raise UserError(f"overrides come as KEY VALUE pairs: write {word.replace('=', ' ', 1)} "
+                            f"in the place of {word}")  # fmt: skip
+    if len(words) % 2:
+        raise UserError(f"overrides come as KEY VALUE pairs; {words[-1]!r} has no value")
+    return list(zip(words[::2], words[1::2], strict=True))
 
 
 def with_facts(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:

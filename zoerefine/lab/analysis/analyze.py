@@ -14,6 +14,7 @@ from zoerefine.base.run_dir import REPORT_FILE, RunDir
 from zoerefine.lab.analysis.groups import Measure, RunGroup, choose_measure, make_groups
 from zoerefine.lab.analysis.pictures.overview import draw_overview
 from zoerefine.lab.analysis.pictures.settings import draw_settings
+from zoerefine.lab.analysis.pictures.style import LAYOUTS
 from zoerefine.lab.analysis.report import tables
 from zoerefine.lab.analysis.report.paper_tables import write_tables
 from zoerefine.lab.analysis.report.report import write_report
@@ -67,6 +68,8 @@ def analyze(
     Raises `UserError` where there is nothing to analyse, no run has one of the metrics, there is no
     such group, or the folder has files of something else.
     """
+    if style not in LAYOUTS:
+        raise UserError(f"there is no style {style!r}: give {', '.join(LAYOUTS)}")
     view = View(by, baseline, style)
     refuse_foreign_folder(out, metrics)
     remove_half_written(out.glob(HALF_WRITTEN), WRITTEN)

@@ -91,7 +91,10 @@ def option(
 class Job:
     """What to launch. The options of `zoerefine run`, in the order of its help."""
 
-    repo: str = option("", "--repo", "--repo_url", metavar="URL", help="a folder or a git URL")
+    repo: str = option(
+        "", "--repo", "--repo_url", metavar="URL",
+        help="a folder or a git URL (default: the repository of the current folder)",
+    )  # fmt: skip
     ref: str = option("", "--commit", "--commit_hash", metavar="REV", help="a hash, tag or branch")
     branch: str = option(
         "", "--branch", "--branch_name", kw_only=True, metavar="NAME",
@@ -114,9 +117,9 @@ class Job:
         help="package.module, or a script's path in the repository (default: zoerefine.train)",
     )  # fmt: skip
     seed_key: str = option(
-        "SEED", "--seed-key", key="seed_key", decides=True, metavar="KEY",
-        help="the config key of the seed, which the job also finds in ZOEREFINE_SEED "
-        "(default: SEED)",
+        "SEED", "--seed-key", key="seed_key", decides=True, default=None, metavar="KEY",
+        help="the seed's config key or option, such as seed for --seed=0; the job also finds the "
+        "seed in ZOEREFINE_SEED (default: SEED)",
     )  # fmt: skip
     cwd: str = option(
         "workspace", "--cwd", key="cwd", decides=True, default=None,

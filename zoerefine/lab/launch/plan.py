@@ -178,12 +178,6 @@ def make_plan(job: Job, home: Path, merge: bool = True) -> LaunchPlan:
 
     Raises `UserError` for everything that can be wrong before the job starts.
     """
-    if len(job.overrides) % 2:
-        word = job.overrides[-1]
-        raise UserError(
-            f"overrides are KEY VALUE pairs; {word!r} has no value"
-            + (f": write {word.replace('=', ' ', 1)}" if "=" in word else "")
-        )
     if not os.path.isdir(job.caller):  # is_dir() raises for a name that is too long
         raise UserError(f"--caller {job.caller} is not an existing folder")
     needs_config = job.overrides_in in MERGED and (job.overrides or job.overrides_in == IN_PLACE)

@@ -31,7 +31,8 @@ from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
 from zoerefine.lab.runs.record import PRUNED, Curve, Run, finite_number, read_own_run, read_tree
 from zoerefine.lab.runs.trackers.stores import TrackedRun
 
-SEED_NAMES = ("seed", "random_seed", "rng_seed")  # the last part of a key, in lower case
+# The last part of a key, in lower case; `seed_everything` is Lightning's.
+SEED_NAMES = ("seed", "random_seed", "rng_seed", "manual_seed", "global_seed", "seed_everything")
 MOST_METRICS = 2000  # whose final values are kept, beside those that are asked for
 
 

@@ -89,8 +89,8 @@ def read_changes(
         )
         if changed and not allow_dirty:
             raise UserError(
-                f"{folder} has uncommitted changes: {first_few(changed)}; commit them, or "
-                f"give --allow-dirty to record them with the run{filter_hint(folder)}"
+                f"{folder} has uncommitted changes: {first_few(changed)}; commit them, or for a "
+                f"single run give --allow-dirty to record them with it{filter_hint(folder)}"
             )
         files = [*changed, *untracked] if allow_dirty else []
         if not files:
