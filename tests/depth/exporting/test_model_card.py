@@ -140,7 +140,8 @@ def test_show_has_the_pseudo_depths_metrics_beside_those_of_refined_depth(run, c
     test = run.results()["test"]
     pseudo, refined = test["pseudo"]["abs_rel"], test["refined"]["abs_rel"]
     beside = f" {refined:.6g} (pseudo depth {pseudo:.6g}"
-    ratio = f", ratio {test['ratio']['abs_rel']:.3f})"
-    line = f"test.refined.abs_rel                    {beside}{ratio}"
+    ratio = f", ratio {test['ratio']['abs_rel']:.3f}"
+    factor = f"; times a single factor {test['global_scale']['abs_rel']:.6g})"
+    line = f"test.refined.abs_rel                    {beside}{ratio}{factor}"
     assert line in command("show", run.path).out
     assert f"  abs_rel                                 {beside})" in command("show", run.bundle).out

@@ -31,6 +31,10 @@ def test_a_good_refiner_gets_a_table_and_no_warning():
 def test_a_refiner_that_loses_to_the_single_factor_is_named():
     (line,) = warnings(results(refined=0.27))
     assert "not better than the pseudo depth times the single factor 0.905" in line
+    assert line.endswith(
+        "Leave it out: correct the pseudo depth with metric points (`infer --points`) or with a "
+        "few distances of a tape (`measure`)."
+    )
     assert warnings(results(refined=0.25)) != []  # equal to it
     for abs_rel in (0.31, math.nan):
         lines = warnings(results(refined=abs_rel))

@@ -104,7 +104,8 @@ def warnings(results: Mapping[str, Any]) -> list[str]:
         if other is not None and not refined < other:
             found.append(
                 f"on held-out scenes this refiner is not better than {name}: {SELECTION_METRIC} "
-                f"{refined:.4f} against {other:.4f}. Use that instead."
+                f"{refined:.4f} against {other:.4f}. Leave it out: correct the pseudo depth with "
+                "metric points (`infer --points`) or with a few distances of a tape (`measure`)."
             )
     by_points, both = errors["points"], errors["refined_points"]
     if by_points is not None and both is not None and not both < by_points:

@@ -138,12 +138,17 @@ def metric_lines(run: RunDir, patterns: Sequence[str]) -> list[str]:
 
 
 def beside(name: str, final: Mapping[str, float]) -> str:
-    """The pseudo depth's value of a metric of refined depth, and refined over pseudo."""
-    of = {which: name.replace(".refined.", f".{which}.", 1) for which in ("pseudo", "ratio")}
-    if not REFINED.fullmatch(name) or of["pseudo"] not in final:
+    """The values beside a metric of refined depth: the pseudo depth's, refined over pseudo, and
+    that of the pseudo depth times a single factor."""
+    if not REFINED.fullmatch(name):
         return ""
-    ratio = f", ratio {final[of['ratio']]:.3f}" if of["ratio"] in final else ""
-    return f" (pseudo depth {final[of['pseudo']]:.6g}{ratio})"
+    sides = "pseudo", "ratio", "global_scale"
+    pseudo, ratio, scaled = (final.get(name.replace(".refined.", f".{one}.", 1)) for one in sides)
+    if pseudo is None:
+        return ""
+    over = "" if ratio is None else f", ratio {ratio:.3f}"
+    factor = "" if scaled is None else f"; times a single factor {scaled:.6g}"
+    return f" (pseudo depth {pseudo:.6g}{over}{factor})"
 
 
 def left_line(run: RunDir) -> str:
