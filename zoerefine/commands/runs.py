@@ -10,7 +10,7 @@ from zoerefine.base.errors import UserError, visible
 from zoerefine.base.messages import say
 from zoerefine.commands.options import CommandParser, add_shared, days, print_json
 from zoerefine.commands.runs_changes import ARCHIVE_COMMANDS, change, change_trash, remove
-from zoerefine.lab.launch.record.times_and_speeds import is_aside
+from zoerefine.lab.launch.record.times_and_speeds import by_weight
 
 if TYPE_CHECKING:
     from zoerefine.lab.listing.table import RunRow
@@ -127,7 +127,8 @@ def options() -> argparse.ArgumentParser:
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--archive", action="store_true", help="list the runs no longer by default")
     one.add_argument("--unarchive", action="store_true", help="list them again; needs --archived")
-    one.add_argument("--remove", action="store_true", help="remove runs; needs a rule")
+    one.add_argument("--remove", action="store_true", help="remove the selected runs, or those "
+        "of them that a rule names")  # fmt: skip
     one.add_argument("--restore", metavar="NAME", help="bring removed runs back: ID, NAME/ID or a "
         "glob")  # fmt: skip
     one.add_argument("--empty-trash", action="store_true", help="delete removed runs for good")
@@ -149,8 +150,9 @@ def check_options(args: argparse.Namespace) -> None:
         check_tag(tag)
     check_note(args.note or "")
     rule = args.keep_best is not None or args.older_than is not None
-    if args.remove and not rule:
-        raise UserError("--remove needs a rule: --keep-best N, --older-than DAYS, or both")
+    if args.remove and not (rule or args.runs or any(filters(args))):
+        raise UserError("--remove needs runs, a filter such as --state failed, or a rule: "
+                        "--keep-best N, --older-than DAYS")  # fmt: skip
     if (rule or args.yes or args.maximize) and not args.remove:
         raise UserError("--keep-best, --older-than, --maximize and --yes belong to --remove")
     if args.remove and (args.tag or args.untag or args.note is not None):
@@ -186,7 +188,7 @@ def listed_metric(rows: "list[RunRow]", asked: str) -> str:
     if asked != USUAL_METRIC or not measured or any(asked in found for found in measured):
         return asked
     shared = [name for name in measured[0] if all(name in one for one in measured)]
-    return min(shared, key=is_aside, default=asked)
+    return min(shared, key=by_weight, default=asked)
 
 
 def show(rows: "list[RunRow]", args: argparse.Namespace) -> int:

@@ -43,13 +43,16 @@ def new_labels(old: "Labels", args: argparse.Namespace) -> "Labels":
 
 
 def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace) -> int:
-    """Move what the rule names to the trash, or print what would be removed.
+    """Move the runs to the trash, those that a rule names, or print what would be removed.
 
-    The exit code is 1 where some of it cannot be removed, though nothing protects it.
+    The exit code is 1 where some of it cannot be removed, though nothing protects it. Raises
+    `UserError` where the best runs are asked for, and none has the metric.
     """
     from zoerefine.lab.listing.protection import Protection
     from zoerefine.lab.listing.removal import Rule, delete_old, preview, remove_run, to_remove
 
+    if rows and args.keep_best is not None and not any(args.metric in row.metrics for row in rows):
+        raise UserError(f"--keep-best: no run has {args.metric}: give another --metric")
     rule = Rule(args.keep_best, args.older_than, args.metric, args.maximize)
     protection = Protection(args.runs or ["runs"], found)
     left = delete_old(map(Path, protection.roots)) if args.yes else []

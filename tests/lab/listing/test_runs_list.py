@@ -283,3 +283,38 @@ def test_runs_that_several_processes_read_are_all_listed(runs):
     listed = runs.listed("--sort", "name")
     assert sorted(listed) == [f"many/{number:04d}" for number in range(MANY)]
     assert runs.run().out.count("0007/status.json is damaged") == 1
+
+
+def add_script(runs, name, words, metrics, **status):
+    """A run of another repository's script."""
+    facts = {"module": "fit.py", "overrides": words, "arguments": ["--fast"]}
+    folder = runs.add(name, **facts)
+    (folder / "config.yaml").unlink()
+    (folder / "results.json").write_text(json.dumps(metrics))
+    state = {"state": "finished", "started": 1.7e9, "ended": 1.7e9} | status
+    (folder / "status.json").write_text(json.dumps(state))
+
+
+def test_runs_of_a_script_are_told_apart_by_their_words(runs):
+    add_script(runs, "fit/a", ["lr", "0.1", "seed", "1"], {"loss": 0.5})
+    add_script(runs, "fit/b", ["lr", "0.1", "note", "x" * 80], {"loss": 0.5})
+    first, second = sorted(line[49:] for line in runs.run().out.splitlines()[1:])
+    assert first == "fit/a  lr 0.1 seed 1 --fast".replace("  ", " ")
+    assert second.endswith("xxx\u2026") and len(second) == len("fit/b ") + 60
+    found = json.loads(runs.run("--json").out)["runs"]
+    assert {row["words"] for row in found} >= {"lr 0.1 seed 1 --fast"}
+
+
+def test_a_trial_that_a_search_stopped_is_not_called_killed(runs):
+    reason = "pruned at step 2, loss 3"
+    add_script(runs, "fit/a", [], {"loss": 0.5}, state="killed", reason=reason)
+    printed = runs.run("--state", "killed")
+    assert printed.out.splitlines()[1].startswith("pruned ")
+    assert "1 run (1 pruned)" in printed.err
+
+
+def test_the_list_shows_a_metric_of_held_out_data_where_there_is_one(runs):
+    metrics = {"epoch": 5, "train_loss": 0.1, "epoch_time": 3, "val_acc": 0.75}
+    for name in ("fit/a", "fit/b"):
+        add_script(runs, name, [], metrics)
+    assert [line.split()[5] for line in runs.run().out.splitlines()[1:]] == ["0.75", "0.75"]

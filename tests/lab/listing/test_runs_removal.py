@@ -121,7 +121,8 @@ def test_the_link_to_the_latest_run_goes_with_it(runs):
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
-        (["--remove"], "needs a rule"),
+        (["--remove"], "needs runs, a filter such as --state failed, or a rule"),
+        (["--remove", "--keep-best", "1", "--metric", "f1"], "no run has f1: give another"),
         (["--remove", "--keep-best", "-1"], "must not be negative"),
         (["--remove", "--older-than", "nan"], "not a number of days"),
         (["--remove", "--older-than", "-1"], "not a number of days"),
@@ -152,6 +153,16 @@ def test_the_best_runs_by_delta1_are_those_with_the_highest(runs):
 
 def test_a_direction_that_the_name_contradicts_is_named(runs):
     runs.add("unet/a", 0.1)
+    (runs.folder / "unet/a/results.json").write_text('{"val_acc": 0.5}')
+    (runs.folder / "unet/a/provenance.json").write_text('{"module": "fit.py"}')
     words = ("--remove", "--keep-best", 1, "--metric", "val_acc")
     assert "the lowest val_acc counts as the best: give --maximize" in runs.run(*words).err
     assert "counts as the best" not in runs.run(*words, "--maximize").err
+
+
+def test_a_named_run_and_those_of_a_filter_need_no_rule(runs):
+    for name, state in (("a/a1", "finished"), ("a/a2", "failed"), ("a/a3", "finished")):
+        runs.add(name, 0.1, state)
+    assert runs.run("--remove", "--state", "failed").out == f"would remove {runs.folder}/a/a2\n"
+    runs.run("runs/a/a1", "--remove", "--yes")
+    assert runs.ids() == ["a2", "a3"]

@@ -13,6 +13,7 @@ from zoerefine.base.errors import first_few
 from zoerefine.base.files.atomic import bytes_on_disk
 from zoerefine.base.files.file_lock import is_locked, try_lock
 from zoerefine.base.messages import say, warn
+from zoerefine.base.progress import track
 from zoerefine.base.run_dir import modified_ns
 from zoerefine.lab.launch.environment import environments_folder
 from zoerefine.lab.launch.git.mirror import mirrors_folder
@@ -118,7 +119,7 @@ def _remove_old(
     folders: list[StoredFolder], older_than_days: float, discard: bool
 ) -> list[StoredFolder]:
     old = [one for one in folders if one.age_s >= older_than_days * DAY_S]
-    return [one for one in old if remove(one, discard)]
+    return [one for one in track(old, len(old), "removing", "folder") if remove(one, discard)]
 
 
 def remove(stored: StoredFolder, discard: bool) -> bool:

@@ -12,6 +12,7 @@ from zoerefine.base.files.atomic import bytes_on_disk
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.record.provenance import seed_of
 from zoerefine.lab.listing.labels import Labels, read_labels
+from zoerefine.lab.runs.record import PRUNED
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -22,6 +23,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 RUN_COLUMN = 49  # where the name of the run begins
 COLOURS = {"running": "cyan", "failed": "red", "damaged": "red", "killed": "yellow"}
 REFRESH_S = 2.0
+MOST_WORDS = 60  # characters of a launch's words in the list
 FRAME_LINES = 3  # of the page: the summary, the columns' names, the last line
 
 
@@ -36,6 +38,7 @@ class RunRow(NamedTuple):
         started, ended: seconds since the epoch; 0 where unknown.
         bytes: size of its files on disk.
         tags, note, archived: see `Labels`.
+        words: the KEY VALUE words and arguments of its launch.
         is_complete: False where something could not be read, which may be readable again later
             without any change in its folders, such as a file on a disk that was away.
     """
@@ -52,6 +55,7 @@ class RunRow(NamedTuple):
     tags: Sequence[str] = ()
     note: str = ""
     archived: bool = False
+    words: str = ""
     is_complete: bool = True
 
     @property
@@ -68,6 +72,12 @@ class RunRow(NamedTuple):
     def title(self) -> str:
         """The last parts of its path: `name/id`, or `name/study/trials/0003`."""
         return "/".join(self.parts)
+
+    @property
+    def shown_state(self) -> str:
+        """Its state; a trial that the search stopped is not called killed."""
+        is_pruned = self.state == "killed" and self.reason.startswith(PRUNED)
+        return "pruned" if is_pruned else self.state
 
     def facts(self) -> dict[str, Any]:
         """The row for programs, as docs/commands.md describes it; None where a fact is unknown."""
@@ -108,6 +118,10 @@ def read_facts(run: RunDir, patterns: Sequence[str]) -> dict[str, Any]:
     recorded, status = run.recorded(), run.status()
     metrics, is_complete = final_metrics(run, recorded, status.state, patterns)
     seed = seed_of(recorded)
+
+    def given(name: str) -> list[str]:
+        return recorded.get(name) or []
+
     return {
         "metrics": metrics,
         "state": status.state,
@@ -116,6 +130,7 @@ def read_facts(run: RunDir, patterns: Sequence[str]) -> dict[str, Any]:
         "ended": status.ended,
         "commit": str(recorded.get("commit") or ""),
         "seed": seed if isinstance(seed, int) else None,
+        "words": " ".join(map(str, (*given("overrides"), *given("arguments")))),
         "is_complete": is_complete,
     }
 
@@ -204,18 +219,19 @@ def line_of(row: RunRow, metric: str) -> str:
     """A run in one line: state, start, size, metric, run, tags, note or reason."""
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.started)) if row.started else ""
     value = row.metrics.get(metric)
-    words = [row.title, *(f"[{tag}]" for tag in row.tags), row.note]
+    setting = row.words if len(row.words) <= MOST_WORDS else f"{row.words[: MOST_WORDS - 1]}…"
+    words = [row.title, setting, *(f"[{tag}]" for tag in row.tags), row.note]
     if row.state in ("failed", "damaged"):
         words.append(row.reason)
     text = " ".join(" ".join(filter(None, words)).split())
     shown = "" if value is None else f"{value:.4g}"
-    line = f"{row.state:<8}  {started:<16}  {shown_size(row.bytes):>8}  {shown:>9}  {text}"
+    line = f"{row.shown_state:<8}  {started:<16}  {shown_size(row.bytes):>8}  {shown:>9}  {text}"
     return line if line.isprintable() else visible(line)
 
 
 def summary(rows: list[RunRow]) -> str:
     """How many runs in which states, and their size."""
-    states = [row.state for row in rows]
+    states = [row.shown_state for row in rows]
     counts = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
     runs = counted(len(rows), "run")
     return f"{runs}{f' ({counts})' if counts else ''}, {shown_size(sum(r.bytes for r in rows))}"

@@ -18,14 +18,13 @@ from zoerefine.base.messages import is_hidden, say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.launch.process.output import last_line
-from zoerefine.lab.launch.record.times_and_speeds import is_aside
+from zoerefine.lab.launch.record.times_and_speeds import by_weight, is_aside
 
 WIDE = 120  # columns of a terminal that has room for the runs' names
 FIXED_COLUMNS = 40  # borders, state and time
 NARROW_REASON = 20  # columns of the reason why a job waits, at least
 ORDER = ("running", "failed", "killed", "waiting", "finished", "finished before")
 SELECTED = ("val.refined.abs_rel", "refined.abs_rel")  # in results.json, in metrics.jsonl
-COUNTS = ("step", "epoch")
 COLOURS = {"running": "cyan", "failed": "red", "killed": "yellow", "waiting": "dim"}
 
 
@@ -143,9 +142,8 @@ def last_metrics(run: RunDir, name: str = "") -> str:
 
 
 def shown_metrics(values: Mapping[str, float], only: str = "") -> str:
-    """Some metrics in a few words: the one that our trainings select by, or else the first."""
+    """Some metrics in a few words: the one that our trainings select by, or else what says most."""
     selected = (only,) if only in values else SELECTED
-    chosen = {name: value for name, value in values.items() if name in selected}
-    counted = {name: value for name, value in values.items() if name not in COUNTS}
-    chosen = chosen or {k: v for k, v in counted.items() if not is_aside(k)} or counted
-    return ", ".join(f"{name} {value:.4g}" for name, value in list(chosen.items())[:3])
+    names = [name for name in values if name in selected] or sorted(values, key=by_weight)
+    told = [name for name in names if not is_aside(name)] or names
+    return ", ".join(f"{name} {values[name]:.4g}" for name in told[:3])

@@ -61,7 +61,17 @@ def is_score(words: list[str]) -> bool:
     return any(word in SCORES or word.rstrip("0123456789") in SCORES for word in words)
 
 
+COUNTERS = {"epoch", "epochs", "step", "steps", "global_step", "iteration", "iterations"}
+HELD_OUT = {"val", "valid", "validation", "test", "eval", "dev"}
+
+
 def is_aside(name: str) -> bool:
-    """Whether a metric says nothing of how good a result is: a time, a speed, a learning rate."""
+    """Whether a metric says nothing of how good a result is: a time, a count, a learning rate."""
     words = NO_WORD.split(name.lower())
-    return is_time(name) or "lr" in words or "learning_rate" in name.lower()
+    is_rate = "lr" in words or "learning_rate" in name.lower()
+    return is_time(name) or is_rate or name.lower() in COUNTERS
+
+
+def by_weight(name: str) -> tuple[bool, bool]:
+    """A key that sorts metrics by what they say of a result: those of held-out data first."""
+    return is_aside(name), HELD_OUT.isdisjoint(NO_WORD.split(name.lower()))
