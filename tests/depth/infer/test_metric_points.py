@@ -172,6 +172,8 @@ def test_points_of_calls_in_another_unit_are_refused_or_asked_about_once(bundle,
         (["--points", "nowhere"], "there is no folder nowhere with points"),
         (["--points", "empty"], "the first would be empty/"),
         (["--points", "out/depth"], "holds results of --out out"),
+        (["--points", "zoe/"], "--points and --depth are both zoe"),
+        (["--points", "truth", "--eval", "truth"], "--points and --eval are both truth"),
     ],
 )
 def test_wrong_options_are_one_line(alone, points, words, line):
