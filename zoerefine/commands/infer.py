@@ -233,6 +233,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     if args.confidence and not engine.has_confidence:
         engine = with_spread(engine)
     refuse_one_folder({"--rgb": args.rgb, "--depth": args.depth, "--eval": args.eval})
+    refuse_one_folder({"--points": args.points, "--depth": args.depth, "--eval": args.eval})
     source = open_source(args.rgb)
     for folder, what in ((args.depth, "pseudo depth"), (args.eval, "true depth")):
         if folder:

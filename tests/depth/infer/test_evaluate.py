@@ -13,7 +13,7 @@ from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.exporting.bundle.bundle import read_bundle, write
 from zoerefine.depth.exporting.bundle.trust import trust
-from zoerefine.depth.infer.evaluate import advice
+from zoerefine.depth.infer.evaluate import advice, table
 
 FOLDERS = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
 
@@ -60,6 +60,18 @@ def test_metrics_are_those_computed_independently_with_the_ratio(infer, truth):
     assert report["ratio"]["rmse"] == pytest.approx(after / before)
     line = next(line for line in done.out.splitlines() if line.startswith("rmse "))
     assert line.split()[1:] == [f"{before:.4f}", f"{after:.4f}", f"{after / before:.3f}"]
+
+
+def test_the_columns_of_the_table_stay_apart_and_a_ratio_to_nothing_is_left_out():
+    report = {
+        "pseudo": {"abs_rel": 2.9, "silog": 1234.5, "delta1": 3.5e-5},
+        "refined": {"abs_rel": 0.05, "silog": 1000.25, "delta1": 0.9998},
+        "ratio": {"abs_rel": 0.0172, "silog": 0.8102, "delta1": 28793.337},
+    }
+    head, *rows = map(str.split, table(report | {"training_scenes": {}}).splitlines())
+    assert head == ["pseudo", "refined", "ratio"]
+    assert rows[1] == ["silog", "1234.5000", "1000.2500", "0.810"]
+    assert rows[2] == ["delta1", "0.0000", "0.9998", "-"]
 
 
 def test_true_depth_of_another_size_is_not_compared_and_not_drawn(infer, truth):

@@ -62,7 +62,7 @@ def test_points_alone_correct_the_pseudo_depth_without_a_refiner(alone, points):
     assert report["refined"]["abs_rel"] < 0.5 * report["pseudo"]["abs_rel"]
     assert "none: metric points alone" in Path("out/outputs.json").read_text()
     header = next(line for line in done.out.splitlines() if "pseudo" in line)
-    assert header.split() == ["pseudo", "points", "refined", "ratio"]
+    assert header.split() == ["pseudo", "points", "ratio"]
 
 
 def test_frames_are_corrected_again_when_their_points_change(alone, points):
@@ -172,6 +172,8 @@ def test_points_of_calls_in_another_unit_are_refused_or_asked_about_once(bundle,
         (["--points", "nowhere"], "there is no folder nowhere with points"),
         (["--points", "empty"], "the first would be empty/"),
         (["--points", "out/depth"], "holds results of --out out"),
+        (["--points", "zoe/"], "--points and --depth are both zoe"),
+        (["--points", "truth", "--eval", "truth"], "--points and --eval are both truth"),
     ],
 )
 def test_wrong_options_are_one_line(alone, points, words, line):

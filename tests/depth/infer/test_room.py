@@ -159,6 +159,8 @@ def test_metrics_say_nothing_of_a_refiner_that_was_left_away(infer, measured):
     done = infer(*SOURCES, "--measured", "room.csv", "--eval", "true", "--out", "out")
     assert "the refiner is left away: " in done.out
     assert "leave the refiner out" not in done.out
+    header = next(line for line in done.out.splitlines() if line.endswith("ratio"))
+    assert header.split() == ["pseudo", "corrected", "ratio"]
 
 
 def test_confidence_is_that_of_the_room(alone, measured):

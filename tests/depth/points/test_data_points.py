@@ -9,6 +9,7 @@ import torch
 from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.cli import main
+from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.loading.augment import Augmentation
 from zoerefine.depth.data.loading.batches import make_loader
@@ -126,6 +127,24 @@ def test_points_of_training_data_in_another_unit_are_named(world, folder, tmp_pa
         assert main([*words, str(place)]) == code
         found = [line for line in capsys.readouterr().err.splitlines() if str(place) in line]
         assert [line.endswith(said) for line in found] == ([True] if said else [])
+
+
+@pytest.mark.parametrize("kind", [habitatdyn.DEPTH, habitatdyn.ZOE])
+def test_depth_of_the_data_set_is_no_folder_of_points(world, kind):
+    with pytest.raises(UserError, match=r"is the points of a picture and its .* depth: points"):
+        with_points(open_dataset(world), world / kind)
+
+
+@pytest.mark.parametrize(("column", "what"), [("depth", "true"), ("pseudo", "pseudo")])
+def test_a_list_has_other_files_for_points_than_for_depth(world, tmp_path, column, what):
+    frame = open_dataset(world).frames[0]
+    files = {"depth": frame.depth, "pseudo": frame.zoe}
+    row = ["a", str(frame.rgb), *map(str, files.values()), str(files[column])]
+    (tmp_path / "frames.csv").write_text(
+        "\n".join(["clip,rgb,depth,pseudo,points", ",".join(row)]) + "\n"
+    )
+    with pytest.raises(UserError, match=f"line 2: .* is the points of a picture and its {what} d"):
+        open_dataset(tmp_path)
 
 
 def test_a_folder_of_other_pictures_is_refused(world, tmp_path):

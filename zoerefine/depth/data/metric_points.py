@@ -128,14 +128,27 @@ def with_points(dataset: Dataset, folder: Path) -> Dataset:
     """A data set with the points that a folder has for its pictures.
 
     A picture's file is folder/PATH.csv or .png, where PATH leads to the picture from the folder
-    that all pictures have in common. Raises `UserError` where the folder has points of none.
+    that all pictures have in common. Raises `UserError` where the folder has points of none, or
+    holds the depth of the data set.
     """
     files = PointFiles(folder)
     check_pairs(folder, [name for _, name in picture_names(dataset)], "points", SUFFIXES)
     frames = tuple(
         replace(frame, points=files.path(name)) for frame, name in picture_names(dataset)
     )
+    for frame in frames:
+        refuse_depth_as_points(frame, f"{folder}: ")
     return replace(dataset, frames=frames)
+
+
+def refuse_depth_as_points(frame: Frame, where: str) -> None:
+    """Raises `UserError` where one file is a frame's points and its depth."""
+    for what, path in (("true depth", frame.depth), ("pseudo depth", frame.zoe)):
+        if path and frame.points and path.exists() and frame.points.samefile(path):
+            raise UserError(
+                f"{where}{path} is the points of a picture and its {what}: points are of another "
+                "sensor"
+            )
 
 
 def picture_names(dataset: Dataset) -> Iterator[tuple[Frame, str]]:

@@ -23,6 +23,8 @@ from zoerefine.depth.infer.sources import PictureFiles
 from zoerefine.depth.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
 from zoerefine.depth.points.for_engines import points_alone_u16
 
+SMALLEST_SHOWN = 5e-5  # smaller metrics are 0.0000 in a table
+
 
 def evaluate(job: Inference, done: Done, truth: Path, refines: bool) -> dict[str, Any]:
     """Metrics of all finished frames with true depth, by ZoeDepth's protocol.
@@ -144,13 +146,23 @@ def training_scenes_line(report: dict[str, Any]) -> str:
 
 
 def table(report: dict[str, Any]) -> str:
-    """The report for people."""
-    sides = [name for name in ("pseudo", "points", "refined") if name in report]
-    lines = [f"{'':<10}" + "".join(f"{name:>9}" for name in sides) + f"{'ratio':>8}"]
-    for metric in report["pseudo"]:
-        values = "".join(f"{report[name][metric]:9.4f}" for name in sides)
-        ratio = f"{report['ratio'][metric]:8.3f}" if metric in report["ratio"] else f"{'-':>8}"
-        lines.append(f"{metric:<10}{values}{ratio}")
+    """The report for people.
+
+    Without a refiner, depth that points alone correct stands once, as `points`. A ratio to less
+    than SMALLEST_SHOWN is left out.
+    """
+    titles = {"pseudo": "pseudo", "points": "points", "refined": "refined"}
+    if "training_scenes" not in report:  # there is no refiner
+        titles["refined"] = "corrected"
+        if report.get("points") == report["refined"]:
+            del titles["refined"]
+    sides = {name: title for name, title in titles.items() if name in report}
+    lines = [f"{'':<10}" + "".join(f" {title:>9}" for title in sides.values()) + f" {'ratio':>7}"]
+    for metric, pseudo in report["pseudo"].items():
+        values = "".join(f" {report[name][metric]:9.4f}" for name in sides)
+        is_shown = metric in report["ratio"] and pseudo >= SMALLEST_SHOWN
+        ratio = f"{report['ratio'][metric]:7.3f}" if is_shown else f"{'-':>7}"
+        lines.append(f"{metric:<10}{values} {ratio}")
     return "\n".join(lines)
 
 

@@ -26,6 +26,7 @@ from zoerefine.depth.data.depth_codec import MILLIMETRES, DepthEncoding
 from zoerefine.depth.data.frame_order import in_order
 from zoerefine.depth.data.intrinsics import Intrinsics, checked_intrinsics
 from zoerefine.depth.data.layouts.csv_table import CsvTable, Row
+from zoerefine.depth.data.metric_points import refuse_depth_as_points
 
 MARK = "frames.csv"
 NEEDED = ("clip", "depth", "pseudo", "rgb")
@@ -169,7 +170,7 @@ def _frame(root: Path, row: Row, line: int) -> Frame:
     if not clip or rgb is None:
         raise UserError(f"{root / MARK} line {line}: clip and rgb must not be empty")
     scene = row.get("scene") or clip
-    return Frame(
+    frame = Frame(
         clip,
         rgb.stem,
         scene,
@@ -180,6 +181,8 @@ def _frame(root: Path, row: Row, line: int) -> Frame:
         _intrinsics(root, row, line),
         points=path("points"),
     )
+    refuse_depth_as_points(frame, f"{root / MARK} line {line}: ")
+    return frame
 
 
 def _intrinsics(root: Path, row: Row, line: int) -> Intrinsics | None:
