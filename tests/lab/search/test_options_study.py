@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 
 import pytest
 
@@ -62,6 +63,15 @@ def test_searched_values_are_options_and_the_best_runs_again(user, here):
         "its study, maximize val_acc:\n  trials    4: 4 completed\n"
         f"  best      trial 2, val_acc 0.76; lr 0.25, net.name a\n            {study}/best.yaml\n"
     )
+
+
+def test_ended_trials_without_a_run_in_the_studys_folder_are_counted(user):
+    """As those that a colleague's search in the same database has run."""
+    words = ("search", *JOB, *VAL_ACC, "--maximize", "--grid", "--search", "lr=[0.5, 0.25]")
+    assert "have no run in" not in user(*words)
+    shutil.rmtree(user.study / "trials" / "0001")
+    assert f"1 of 2 ended trials of study fit in sqlite:///{user.study}" in (said := user(*words))
+    assert f"have no run in {user.study}: they ran in another folder, or it was removed" in said
 
 
 @pytest.mark.parametrize("metric", ["val_acc", "val.refined.delta1"])

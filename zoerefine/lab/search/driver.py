@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optuna.trial import TrialState
+
 from zoerefine.base.errors import USER_ERROR, UserError
 from zoerefine.base.messages import say, warn
 from zoerefine.base.run_dir import RunDir, run_from_launcher
@@ -81,6 +83,7 @@ def run_study(
         say(f"writing to {run.path}")
     with run.writing(), kept_log(run):
         study.bind_data()
+        warn_of_other_folders(study)
         subject.save(run)
         take_trials(study, sources)
         enqueue(study, tried_first)
@@ -90,6 +93,19 @@ def run_study(
             say(reason)
         publish_best(study)
     return run
+
+
+def warn_of_other_folders(study: Study) -> None:
+    """Name ended trials that have no run here, as where a database is shared with others."""
+    ended = [one for one in study.trials() if one.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+    own = [one for one in ended if not is_known(one)]
+    others = sum(not trial_run(study.run, one.number).path.exists() for one in own)
+    if others:
+        warn(
+            f"{others} of {len(own)} ended trials of study {study.name} in {study.url} have no run "
+            f"in {study.run.path}: they ran in another folder, or it was removed; another "
+            f"{study.subject.name_key} begins anew"
+        )
 
 
 def study_run(folder: Path) -> RunDir:
