@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import run_zoerefine
+from tests.processes import git, run_zoerefine
 from zoerefine.base.errors import UserError
 from zoerefine.lab.launch.launcher import start
 
@@ -106,6 +106,14 @@ def test_packages_in_the_folder_src_of_a_project_are_the_commits(
         assert file.startswith(str(home / "workspaces"))
 
 
+def install_editable(tree, site):
+    """Install a project from its working tree into a folder for PYTHONPATH."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    local = ("--no-deps", "--no-index", "--no-build-isolation", "--target", site)
+    subprocess.run([*pip, *local, "--editable", tree], check=True)
+    (site / "sitecustomize.py").write_text(f"import site; site.addsitedir({str(site)!r})\n")
+
+
 @pytest.mark.parametrize(
     ("folder", "settings"),
     [
@@ -130,16 +138,33 @@ def test_a_package_that_is_installed_from_the_working_tree_is_the_commits(
         (package / "__init__.py").write_text(f"print({version!r}, __file__)\n")
         commits.append(repository.commit(version))
     if settings:
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-        local = ("--no-deps", "--no-index", "--no-build-isolation", "--target", site)
-        subprocess.run([*pip, *local, "--editable", tree], check=True)
-        (site / "sitecustomize.py").write_text(f"import site; site.addsitedir({str(site)!r})\n")
+        install_editable(tree, site)
     env = {"PYTHONPATH": f"{LIBRARY}:{site if settings else tree / folder}"}
     done = launch("--module", "train.py", commit=commits[0], env=env)
     assert f"old {home / 'workspaces'}" in done.stdout and "warning" not in done.stderr
     done = launch("--module", "train.py", commit=without, env=env)
     named = f"Python imports from {tree}/{folder}, and the commit has no {folder}"
     assert f"new {package}" in done.stdout and named in done.stderr
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", tree, clone)
+    done = launch("--module", "train.py", "--again", repo=clone, commit=commits[0], env=env)
+    assert f"old {home / 'workspaces'}" in done.stdout and "warning" not in done.stderr
+
+
+def test_a_package_that_is_mapped_to_a_folder_of_another_name_is_named(
+    launch, repository, tmp_path
+):
+    tree, site = repository.folder, tmp_path / "site"
+    (tree / "source").mkdir()
+    (tree / "source" / "__init__.py").write_text("print(__file__)\n")
+    (tree / "train.py").write_text("import tools\n")
+    settings = "package-dir = {tools = 'source'}\npackages = ['tools']"
+    project = f"[project]\nname = 'tools'\nversion = '1'\n[tool.setuptools]\n{settings}\n"
+    (tree / "pyproject.toml").write_text(project)
+    commit = repository.commit("mapped")
+    install_editable(tree, site)
+    done = launch("--module", "train.py", commit=commit, env={"PYTHONPATH": f"{LIBRARY}:{site}"})
+    assert f"Python imports tools from {tree}/source, whose name is another one" in done.stderr
 
 
 def test_a_folder_without_init_does_not_hide_an_installed_package(

@@ -65,6 +65,31 @@ def test_searched_values_are_options_and_the_best_runs_again(user, here):
     )
 
 
+def test_branches_are_refused_where_values_are_options(user):
+    space = "opt=[{name: adam, lr: {low: 0.1, high: 0.2}}, {name: sgd, lr: [1.0, 2.0]}]"
+    words = ("--trials", "2", "--search", space)
+    said = user("search", *JOB, *VAL_ACC, "--maximize", *words, code=2)
+    assert "SEARCH.opt lists mappings, and the script's options are single values" in said
+
+
+def test_halving_counts_a_scripts_values_not_its_steps(user):
+    """Steps of 100: the second value is at the first rung, the fifth at the next."""
+    rows = "for k in range(6): print(f'step={100 * (k + 1)} loss={args.i - k / 10}')"
+    parsing = "import argparse\nparser = argparse.ArgumentParser()\n"
+    parsing += "parser.add_argument('--i', type=float)\nargs = parser.parse_args()\n"
+    waits = "import time; time.sleep(0.7)\n"  # the search looks twice a second
+    body = rows.replace("print", "time.sleep(0.6); print").replace("}')", "}', flush=True)")
+    commit_files(user.folder, {"fit.py": parsing + waits + body + "\n"})
+    pattern = r"--metric-pattern=step=(?P<step>\d+) loss=(\S+)"
+    words = ("--grid", "--search", "i=[0, 1, 2]", "STUDY.PRUNER", "halving")
+    user("search", *JOB, "--metric", "loss", pattern, *words)
+    reasons = [
+        json.loads((user.study / "trials" / f"000{n}" / "status.json").read_text())["reason"]
+        for n in range(3)
+    ]
+    assert sorted(one.partition(",")[0] for one in reasons)[-1] == "pruned at step 200"
+
+
 def test_ended_trials_without_a_run_in_the_studys_folder_are_counted(user):
     """As those that a colleague's search in the same database has run."""
     words = ("search", *JOB, *VAL_ACC, "--maximize", "--grid", "--search", "lr=[0.5, 0.25]")

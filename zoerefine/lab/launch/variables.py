@@ -5,7 +5,7 @@ Also those that the build of a virtual environment gets.
 
 import os
 import sys
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
@@ -116,9 +116,9 @@ PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
 def import_folders(workspace: Path, tree: Path | None) -> list[Path]:
-    """Where a job finds the commit's packages: its workspace, `src` of a project, and every folder
-    of the repository that this Python imports from. Otherwise these packages would come from an
-    editable installation, or from the user's PYTHONPATH: another version.
+    """Where a job finds the commit's packages: its workspace, `src` of a project, and each folder
+    of the commit that this Python imports from in a working tree. Otherwise these packages would
+    come from an editable installation, or from the user's PYTHONPATH: another version.
 
     Args:
         tree: the repository's working tree; None where it is not on this machine.
@@ -128,28 +128,46 @@ def import_folders(workspace: Path, tree: Path | None) -> list[Path]:
     is_project = any((workspace / name).is_file() for name in PROJECT_FILES)
     if is_project and any(source.glob("*/__init__.py")) and not any(source.glob("*.py")):
         folders.append(source)
-    for place in imported_from(tree) if tree else ():
-        if (folder := workspace / place).is_dir():
-            folders.append(folder)
-        else:
-            warn(f"Python imports from {tree}/{place}, and the commit has no {place}: the job gets "
-                 "what is there now")  # fmt: skip
+    own = tree and Path(os.path.realpath(tree))
+    mapped = mapped_packages()
+    for place, top in in_working_trees([*sys.path[1:], *map(os.path.dirname, mapped.values())]):
+        name = place.relative_to(top)
+        if have_common_names(place, workspace / name):
+            folders.append(workspace / name)
+        elif top == own:
+            warn(f"Python imports from {place}, and the commit has no {name}: {AS_IT_IS}")
+    for package, path in mapped.items():
+        is_renamed = package.split(".")[-1] != os.path.basename(path)
+        trees = in_working_trees([path] if is_renamed else [])
+        if any((workspace / place.relative_to(top)).is_dir() for place, top in trees):
+            warn(f"Python imports {package} from {path}, whose name is another one: {AS_IT_IS}")
     return list(dict.fromkeys(folders))
 
 
-def imported_from(tree: Path) -> list[Path]:
-    """The folders of a working tree that this Python imports from, by their paths there.
+def have_common_names(one: Path, other: Path) -> bool:
+    """Whether two folders have files or folders of one name; the second one may not exist."""
+    return other.is_dir() and not set(os.listdir(one)).isdisjoint(os.listdir(other))
 
-    What setuptools installs in editable form is either on `sys.path` or in a finder's MAPPING.
-    The first part of `sys.path` is the folder of the program that runs.
-    """
+
+AS_IT_IS = "the job gets what is there now"
+
+
+def mapped_packages() -> dict[str, str]:
+    """The packages of editable installations that setuptools' finders map, with their folders."""
     finders = [one for name, one in sys.modules.items() if name.startswith("__editable__")]
-    mapped = (path for one in finders for path in getattr(one, "MAPPING", {}).values())
-    places = [*sys.path[1:], *(os.path.dirname(path) for path in mapped)]
-    top, installed = os.path.realpath(tree), os.path.realpath(sys.prefix)
-    real = [Path(os.path.realpath(place)) for place in places if place]
-    own = [one for one in real if one.is_relative_to(top) and not one.is_relative_to(installed)]
-    return [one.relative_to(top) for one in dict.fromkeys(own)]
+    return {k: path for one in finders for k, path in getattr(one, "MAPPING", {}).items()}
+
+
+def in_working_trees(places: Iterable[str]) -> Iterator[tuple[Path, Path]]:
+    """Those of some folders that lie in a git working tree, each with the top of that tree.
+
+    What is installed into this Python is left out, also where its environment lies in a tree.
+    """
+    installed = os.path.realpath(sys.prefix)
+    for place in dict.fromkeys(Path(os.path.realpath(one)) for one in places if one):
+        tops = [one for one in (place, *place.parents) if os.path.lexists(one / ".git")]
+        if tops and place.is_dir() and not place.is_relative_to(installed):
+            yield place, tops[0]
 
 
 def python_path(environment: Mapping[str, str], *folders: Path) -> str:

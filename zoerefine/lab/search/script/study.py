@@ -56,7 +56,7 @@ from zoerefine.lab.search.space.script_section import (
     with_options,
     without_space,
 )
-from zoerefine.lab.search.space.space import Parameter, Range, Values
+from zoerefine.lab.search.space.space import Choice, Parameter, Range, Values, every
 from zoerefine.lab.search.study.trials import SCRIPT_STUDY, Criteria, Direction, settings_file
 from zoerefine.lab.search.subject import TrialRunner
 
@@ -100,6 +100,8 @@ class LaunchedScript:
         self.devices = max(options.DEVICES, self.processes)  # torchrun's jobs take one each
         # Whether the script gets the values as words that no config need hold.
         self.has_options = takes_any_key(plan.job.config, plan.job.overrides_in)
+        if plan.job.overrides_in == "options":
+            refuse_branches(self.space)
 
     def number_notes(self) -> list[str]:
         """How a range of whole numbers is made one of all numbers, where the config has no value
@@ -218,6 +220,17 @@ class LaunchedScript:
         """A trial's values as KEY VALUE words."""
         is_option = self.plan.job.overrides_in in OPTIONS
         return override_words(self.tree, values, as_option if is_option else as_word)
+
+
+def refuse_branches(space: Sequence[Parameter]) -> None:
+    """Raises `UserError` for values that are mappings: an option, `--KEY=VALUE`, cannot be one."""
+    for choice in (one for one in every(space) if isinstance(one, Choice)):
+        values = (value for option in choice.options for value in option.fixed.values())
+        if any(isinstance(value, Mapping) for value in values):
+            raise UserError(
+                f"SEARCH.{choice.name} lists mappings, and the script's options are single values: "
+                "search one option after the other, or give a config that has this group"
+            )
 
 
 def plan_study(

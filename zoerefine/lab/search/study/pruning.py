@@ -127,8 +127,19 @@ def median(steps: int) -> BasePruner:
 
 
 def halving(steps: int) -> BasePruner:
-    """Successive halving: only the best quarter of the trials continues after each rung."""
-    return SuccessiveHalvingPruner()
+    """Successive halving: only the best quarter of the trials continues after each rung, which is
+    the second, fifth, 17th, 65th ... value."""
+    return Halving(min_resource=1)
+
+
+class Halving(SuccessiveHalvingPruner):
+    """Counts a trial's values in the place of its steps, which a script numbers as it likes."""
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        counted = copy.copy(trial)
+        in_order = [value for _, value in sorted(trial.intermediate_values.items())]
+        counted.intermediate_values = dict(enumerate(in_order))
+        return super().prune(study, counted)
 
 
 def none(steps: int) -> BasePruner:
