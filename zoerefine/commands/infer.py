@@ -85,14 +85,14 @@ def main(argv: Sequence[str]) -> int:
         job.ask_unit()  # now: a long run would be in vain
     with job.results.in_use(work_of(job, args)):
         job.results.refuse_mixing()
+        if isinstance(job.pseudo, NetworkDepth):
+            job.pseudo.state_source(job.source.names)
         if args.eval:  # written again at the end
             (args.out / METRICS_FILE).unlink(missing_ok=True)
         job.results.remove_metrics_of_others()
         job.results.write_outputs_file()
         if room:
             room.save(args.out / ROOM_FILE)
-        if isinstance(job.pseudo, NetworkDepth):
-            job.pseudo.state_source()
         summary = refine(job, 1 if args.stream else args.batch or BATCH)
         print(summary)
         failed = {name: summary.inputs.get(name, "") for name in summary.left_out}

@@ -73,6 +73,26 @@ def test_zoedepths_output_is_used_again_until_the_model_changes(
     assert [path.stat().st_mtime_ns for path in pseudo] == again
 
 
+def test_a_folder_has_output_of_one_network(refine, make_pair):
+    """The first network's is named by hand."""
+    other = PseudoSource("other", "1234")
+    for name in "01":
+        make_pair(name)
+    refine()
+    folder = Path("out/zoe_depth_raw")
+    write_source(folder, other)
+    Path("out/outputs.json").unlink()
+    Path("rgb/0.jpg").rename("rgb/2.jpg")
+    done = refine(code=2)
+    assert f"{folder} has depth of other (1234), such as {folder}/0.png, and this" in done.err
+    assert source_of(folder) == other and not Path("out/outputs.json").exists()
+
+    Path("rgb/2.jpg").rename("rgb/0.jpg")
+    Path("rgb/1.jpg").write_bytes(b"no picture")
+    assert "1 frames refined, 0 kept, 1 left out" in refine(code=1).out
+    assert source_of(folder) != other and [path.name for path in folder.glob("*.png")] == ["0.png"]
+
+
 def test_kept_pseudo_depth_can_be_given_as_depth(refine, infer, make_pair):
     make_pair("0")
     refine()

@@ -35,8 +35,8 @@ from zoerefine.depth.data.networks.pseudo_source import (
     DepthNetwork,
     PseudoSource,
     one_source,
+    replace_source,
     sources_of,
-    write_source,
 )
 from zoerefine.depth.infer.results import INPUTS, has_provenance
 from zoerefine.depth.infer.video_damage import damaged_frames
@@ -363,9 +363,9 @@ class NetworkDepth:
         """What predicts the depth."""
         return self.network.source
 
-    def state_source(self) -> None:
-        """Write pseudo.json beside the output. Raises `UserError` where that is not possible."""
-        write_source(self.folder, self.network.source)
+    def state_source(self, names: Iterable[str]) -> None:
+        """Write pseudo.json beside the output of these frames. Raises as `replace_source`."""
+        replace_source(self.folder, self.network.source, map(self.path, names))
 
     def write(self, name: str, inputs: str, zoe: np.ndarray) -> None:
         """Keep the network's output. Raises `UserError` if it cannot be written."""

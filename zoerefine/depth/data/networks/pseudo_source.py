@@ -91,6 +91,26 @@ def write_source(folder: Path, source: PseudoSource) -> None:
         raise UserError(f"{folder / FILE} cannot be written: {error.strerror}") from None
 
 
+def replace_source(folder: Path, source: PseudoSource, files: Iterable[Path]) -> None:
+    """State the source of depth that will be written to a folder.
+
+    Where another source is stated, removes `files`, which are made again.
+
+    Raises `UserError` where the folder has other files of another source.
+    """
+    stated = read_source(folder / FILE)
+    if stated and not stated.is_like(source):
+        files = set(files)
+        if others := sorted(set(folder.rglob("*.png")) - files):
+            raise UserError(
+                f"{folder} has depth of {stated}, such as {others[0]}, and this command would add "
+                f"that of {source}: give another folder"
+            )
+        for path in files:
+            path.unlink(missing_ok=True)
+    write_source(folder, source)
+
+
 def read_source(path: Path) -> PseudoSource | None:
     """What one pseudo.json states; None where there is none.
 
