@@ -272,10 +272,12 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     results = replace(results, bundle=engine.digest)
     if room:
         refuse_foreign([args.out / ROOM_FILE], "--out")
+    refines = bundle is not None and (not room or room.refines)
     if bundle and not args.any_pseudo:
         if isinstance(pseudo, DepthFiles):
             refuse_refined(map(pseudo.path, source.names[:1]))
-        check_source(bundle, engine.manifest, pseudo.source(source.names))
+        if refines:
+            check_source(bundle, engine.manifest, pseudo.source(source.names))
     for folder in (*(path.parent for path in drawings), args.out):
         check_writable(folder)
     for path in drawings:
@@ -283,7 +285,8 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     if args.clouds and args.fov is None and not cameras():
         warn(f"--clouds: the camera is not known, so a field of view of {FOV_DEG:g} degrees is "
              "assumed: give --fov or --intrinsics")  # fmt: skip
-    print_notes(bundle, engine.manifest)
+    if refines:
+        print_notes(bundle, engine.manifest)
     return Inference(engine, source, pseudo, results, points), room
 
 

@@ -183,7 +183,7 @@ def test_depth_of_unknown_origin_is_refined_with_one_note(infer, clips):
     Path("zoe/pseudo.json").unlink()
     done = refine_files(infer)
     [note] = [line for line in done.err.splitlines() if "was trained on" in line]
-    assert note.endswith("it now refines that of: unknown")
+    assert note.endswith("it now refines that of: unknown (no pseudo.json states it)")
 
 
 def test_a_network_that_training_did_not_have_is_refused_before_anything_is_written(

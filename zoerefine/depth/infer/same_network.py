@@ -13,13 +13,14 @@ from zoerefine.depth.infer.results import BUNDLE
 
 
 def check_source(bundle: Path, manifest: Mapping[str, Any], given: PseudoSource) -> None:
-    """Say where it is unknown whether a bundle was trained on pseudo depth of this network.
+    """Say where one of them is unknown: this network, or that of the bundle's training.
 
     Raises `UserError` where it was trained on that of another one.
     """
     trained = source_from_json(manifest.get("pseudo"))
-    if not (trained.is_known and given.is_known):
-        say(f"{bundle} was trained on pseudo depth of: {trained}; it now refines that of: {given}")
+    if trained.is_known != given.is_known:
+        now = given.now
+        say(f"{bundle} was trained on pseudo depth of: {trained}; it now refines that of: {now}")
     elif not given.is_like(trained):
         raise UserError(
             f"{bundle} was trained on pseudo depth of {trained} and would refine that of {given}, "

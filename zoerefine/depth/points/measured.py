@@ -98,7 +98,8 @@ def measurement(
 ) -> Measurement:
     """A line with what is predicted at its pixels. Raises as `room_of`."""
     if line.frame not in frames:
-        raise UserError(f"{line.where}: there is no frame {one_line(line.frame)!r}")
+        hint = ": frames of a video are 000000, 000001, ..." if line.frame.isdecimal() else ""
+        raise UserError(f"{line.where}: there is no frame {one_line(line.frame)!r}{hint}")
     depth_m = frames[line.frame]
     first, *more = (features_at(depth_m, x, y, line.where) for x, y in line.pixels)
     if not (more or line.along_ray):

@@ -57,6 +57,11 @@ class PseudoSource:
             return UNKNOWN_NAME
         return f"{self.name} ({self.digest[:8]})" if self.digest else self.name
 
+    @property
+    def now(self) -> str:
+        """For a message about depth that is given now: also why its source is unknown."""
+        return str(self) if self.is_known else f"{UNKNOWN_NAME} (no {FILE} states it)"
+
 
 UNKNOWN_NAME = "unknown"
 UNKNOWN = PseudoSource()
