@@ -121,7 +121,7 @@ def check_files(
         return
     files = [path.stem for path in folder.iterdir() if path.suffix in suffixes]
     numbers = sorted(int(name) for name in files if VIDEO_FRAME.fullmatch(name))
-    if not source.count or numbers[-1] < source.count:
+    if numbers[-1] < source.count:
         return
     if numbers[0] == 1:
         raise UserError(

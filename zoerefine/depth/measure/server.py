@@ -69,8 +69,6 @@ class Recording:
     def __init__(self, engine: Engine, source: FrameSource, pseudo: PseudoDepth) -> None:
         self.engine, self.source, self.pseudo = engine, source, pseudo
         self.names = list(source.names)
-        if not self.names:
-            raise UserError(f"{source.label} does not state how many frames it has: copy it again")
         odd = next(filter(UNPRINTABLE.search, self.names), "")
         if odd:  # not every address can hold it
             fault = f"the frame {odd!a} has control characters or is not UTF-8"
