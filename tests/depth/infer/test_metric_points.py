@@ -291,6 +291,19 @@ def test_the_picture_names_and_draws_the_points(alone, points):
     assert "metric point" not in Path("without.svg").read_text().replace("metric points, ", "")
 
 
+def test_metrics_of_a_stream_say_which_depth_is_not_steady(infer, alone, points):
+    words = (*SOURCES, "--points", "given", "--eval", "truth", "--out")
+    assert "as single frames" not in infer(*words, "plain").out
+    others = "pseudo and points: as single frames, without --stream"
+    done = alone(*words, "alone", "--stream")
+    assert others in done.out.splitlines()
+    done = infer(*words, "out", "--stream")
+    assert f"{others}; what the refiner adds shows without --stream" in done.out.splitlines()
+    plain, steady = (json.loads(Path(one, "metrics.json").read_text()) for one in ("plain", "out"))
+    assert steady.pop("stream") is True and steady["points"] == plain["points"]
+    assert steady.keys() == plain.keys()
+
+
 @pytest.mark.parametrize("words", [("--points", "given"), ("--stream", "--points", "given")])
 def test_results_of_a_version_with_other_depth_by_points_are_made_again(
     alone, points, monkeypatch, words
