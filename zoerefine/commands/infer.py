@@ -129,8 +129,8 @@ def parser() -> argparse.ArgumentParser:
     add("--rgb", required=True, metavar="DIR|VIDEO|GLOB",
         help="a folder, searched recursively; a video; or a quoted glob pattern")  # fmt: skip
     add("--depth", type=as_path, metavar="DIR",
-        help="pseudo depth: 16-bit PNG files as ZoeDepth writes them, with the names of the "
-        "pictures; default: a depth network is run")  # fmt: skip
+        help="pseudo depth: 16-bit PNG files, metres * 256 as ZoeDepth writes them, with the names "
+        "of the pictures; default: a depth network is run")  # fmt: skip
     add("--depth-model", "--zoedepth", default=ZOEDEPTH_MODEL, metavar="MODEL",
         help="the depth network to run without --depth, as --model of `zoerefine data pseudo`; "
         "default: %(default)s")  # fmt: skip
