@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from zoerefine.base.depth_limits import FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.files.foreign import JSON_MARK, refuse_foreign
@@ -220,7 +221,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
         check_writable,
         refuse_one_folder,
     )
-    from zoerefine.depth.infer.same_network import check_source, refuse_refined
+    from zoerefine.depth.infer.same_network import check_source, refuse_refined, warn_of_far
     from zoerefine.depth.infer.sources import DepthFiles, load_network_depth, open_source
     from zoerefine.depth.infer.video import check_encoder
 
@@ -278,6 +279,9 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
             refuse_refined(map(pseudo.path, source.names[:1]))
         if refines:
             check_source(bundle, engine.manifest, pseudo.source(source.names))
+    if refines and args.depth:
+        farthest_m = engine.manifest.get("farthest_m", FARTHEST_M)
+        warn_of_far(args.depth, [*map(pseudo.path, source.names)], farthest_m)
     for folder in (*(path.parent for path in drawings), args.out):
         check_writable(folder)
     for path in drawings:

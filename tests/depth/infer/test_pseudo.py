@@ -5,6 +5,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -184,6 +185,16 @@ def test_depth_of_unknown_origin_is_refined_with_one_note(infer, clips):
     done = refine_files(infer)
     [note] = [line for line in done.err.splitlines() if "was trained on" in line]
     assert note.endswith("it now refines that of: unknown (no pseudo.json states it)")
+
+
+def test_depth_beyond_what_a_refiner_was_trained_on_is_named(infer, clips):
+    assert "--depth zoe" not in refine_files(infer).err
+    shutil.rmtree("out")
+    for path in Path("zoe").rglob("*.png"):  # more than 10 m, as a room's millimetres
+        assert cv2.imwrite(str(path), np.full_like(read_zoe(path), 3000))
+    [line] = [line for line in refine_files(infer).err.splitlines() if "--depth zoe" in line]
+    assert "is mostly beyond the 10 m of the refiner's training (median 11.7 m)" in line
+    assert line.endswith("if it is in millimetres, write metres * 256")
 
 
 def test_a_network_that_training_did_not_have_is_refused_before_anything_is_written(
