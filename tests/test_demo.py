@@ -21,6 +21,16 @@ def test_frames_without_pseudo_depth_stop_the_demo_at_once(tmp_path, monkeypatch
     assert shown.out == ""
 
 
+def test_the_demo_says_first_where_it_writes(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr("zoerefine.commands.demo.CHECKOUT", tmp_path)  # as where it is installed
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "zoerefine-demo"
+    folder.mkdir()
+    (folder / "data").write_text("in the way of step 1")
+    assert main(["demo"]) == 2
+    assert capfd.readouterr().out.splitlines()[0] == f"writing into {folder}"
+
+
 def test_files_that_infer_would_not_pair_by_name_are_linked(tmp_path):
     """As side by side, or as the stamps of a recording, whose pictures have other times."""
     rows = ["clip,rgb,depth,pseudo"]

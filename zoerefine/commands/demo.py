@@ -83,6 +83,7 @@ def run_demo(data: Path | None) -> None:
         require_scenes(dataset)
         name += f"-{cache_digest(dataset, 96, 128)[:8]}"  # corrected data are other data
     os.chdir(demo_repository())
+    print(f"writing into {Path.cwd()}", flush=True)
     if data is None:
         heading("1/6 write a small synthetic world in HabitatDyn's layout")
         command("data", "synthesize", SYNTHETIC, *SYNTHETIC_SIZE)

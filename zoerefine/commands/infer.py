@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from zoerefine.base.depth_limits import FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.files.foreign import JSON_MARK, refuse_foreign
@@ -85,14 +86,14 @@ def main(argv: Sequence[str]) -> int:
         job.ask_unit()  # now: a long run would be in vain
     with job.results.in_use(work_of(job, args)):
         job.results.refuse_mixing()
+        if isinstance(job.pseudo, NetworkDepth):
+            job.pseudo.state_source(job.source.names)
         if args.eval:  # written again at the end
             (args.out / METRICS_FILE).unlink(missing_ok=True)
         job.results.remove_metrics_of_others()
         job.results.write_outputs_file()
         if room:
             room.save(args.out / ROOM_FILE)
-        if isinstance(job.pseudo, NetworkDepth):
-            job.pseudo.state_source()
         summary = refine(job, 1 if args.stream else args.batch or BATCH)
         print(summary)
         failed = {name: summary.inputs.get(name, "") for name in summary.left_out}
@@ -129,8 +130,8 @@ def parser() -> argparse.ArgumentParser:
     add("--rgb", required=True, metavar="DIR|VIDEO|GLOB",
         help="a folder, searched recursively; a video; or a quoted glob pattern")  # fmt: skip
     add("--depth", type=as_path, metavar="DIR",
-        help="pseudo depth: 16-bit PNG files as ZoeDepth writes them, with the names of the "
-        "pictures; default: a depth network is run")  # fmt: skip
+        help="pseudo depth: 16-bit PNG files, metres * 256 as ZoeDepth writes them, with the names "
+        "of the pictures; default: a depth network is run")  # fmt: skip
     add("--depth-model", "--zoedepth", default=ZOEDEPTH_MODEL, metavar="MODEL",
         help="the depth network to run without --depth, as --model of `zoerefine data pseudo`; "
         "default: %(default)s")  # fmt: skip
@@ -220,7 +221,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
         check_writable,
         refuse_one_folder,
     )
-    from zoerefine.depth.infer.same_network import check_source, refuse_refined
+    from zoerefine.depth.infer.same_network import check_source, refuse_refined, warn_of_far
     from zoerefine.depth.infer.sources import DepthFiles, load_network_depth, open_source
     from zoerefine.depth.infer.video import check_encoder
 
@@ -272,10 +273,15 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     results = replace(results, bundle=engine.digest)
     if room:
         refuse_foreign([args.out / ROOM_FILE], "--out")
+    refines = bundle is not None and (not room or room.refines)
     if bundle and not args.any_pseudo:
         if isinstance(pseudo, DepthFiles):
             refuse_refined(map(pseudo.path, source.names[:1]))
-        check_source(bundle, engine.manifest, pseudo.source(source.names))
+        if refines:
+            check_source(bundle, engine.manifest, pseudo.source(source.names))
+    if refines and args.depth:
+        farthest_m = engine.manifest.get("farthest_m", FARTHEST_M)
+        warn_of_far(args.depth, [*map(pseudo.path, source.names)], farthest_m)
     for folder in (*(path.parent for path in drawings), args.out):
         check_writable(folder)
     for path in drawings:
@@ -283,7 +289,8 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     if args.clouds and args.fov is None and not cameras():
         warn(f"--clouds: the camera is not known, so a field of view of {FOV_DEG:g} degrees is "
              "assumed: give --fov or --intrinsics")  # fmt: skip
-    print_notes(bundle, engine.manifest)
+    if refines:
+        print_notes(bundle, engine.manifest)
     return Inference(engine, source, pseudo, results, points), room
 
 

@@ -159,6 +159,9 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> Outcome:
     if again.status().state == "finished":
         print("compared with the repetition of before; --fresh runs the job once more")
     code = start(plan, again, recorded=recorded_variables(run))
+    if code and again.status().reason.startswith("stopped by "):  # this command was, too
+        message = "stopped: nothing is known; the same command starts the job again"
+        return Outcome("stopped", message + ended, code, tolerance, checks, (), again)
     if code:
         message = f"NOT REPRODUCED: the job ended with exit code {code}, see {again.log_file}"
         return Outcome("not reproduced", message + ended, 1, tolerance, checks, (), again)

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -16,6 +17,7 @@ from zoerefine.depth.data.cache.decode import read_truth_m, read_zoe
 from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.infer import Refiner, inference, stream
 from zoerefine.depth.points import MetricPoints, PointFiles, for_engines
+from zoerefine.depth.points.spread import spread_points
 
 SOURCES = ("--rgb", "rgb", "--depth", "zoe")
 NAMES = 16
@@ -147,6 +149,23 @@ def test_a_folder_of_points_in_another_unit_is_refused(alone, points, factor, un
     assert len(done.err.splitlines()) == 1
     assert done.err.startswith("error: given: what was measured is ")
     assert done.err.strip().endswith(f" it seems to be in {unit}; write metres")
+
+
+def test_pseudo_depth_in_millimetres_is_asked_about_by_its_points(alone, points):
+    for path in Path("zoe").rglob("*.png"):
+        millimetres = np.rint(read_zoe(path) / 256 * 1000).clip(0, 65535).astype(np.uint16)
+        assert cv2.imwrite(str(path), millimetres)
+    done = alone(*SOURCES, "--out", "out", "--points", "given", "-q")
+    [line] = done.err.splitlines()
+    assert line.startswith("warning: given: depth is predicted ")
+    assert line.endswith("if it is in millimetres, give metres * 256")
+
+
+def test_depth_of_a_call_that_is_a_thousand_times_too_far_is_refused():
+    zoe = np.full((24, 32), 2000, np.float32)
+    points = MetricPoints([4, 9, 20], [5, 6, 7], [2, 2.2, 1.9], [0.1] * 3)
+    with pytest.raises(UserError, match="predicted 1000 times as far as measured: it is in ano"):
+        spread_points(zoe, points)
 
 
 def test_points_of_calls_in_another_unit_are_refused_or_asked_about_once(bundle, capsys):
@@ -289,6 +308,19 @@ def test_the_picture_names_and_draws_the_points(alone, points):
     last.unlink()
     assert alone(*words, "--picture", "without.svg")[0] == 0
     assert "metric point" not in Path("without.svg").read_text().replace("metric points, ", "")
+
+
+def test_metrics_of_a_stream_say_which_depth_is_not_steady(infer, alone, points):
+    words = (*SOURCES, "--points", "given", "--eval", "truth", "--out")
+    assert "as single frames" not in infer(*words, "plain").out
+    others = "pseudo and points: as single frames, without --stream"
+    done = alone(*words, "alone", "--stream")
+    assert others in done.out.splitlines()
+    done = infer(*words, "out", "--stream")
+    assert f"{others}; what the refiner adds shows without --stream" in done.out.splitlines()
+    plain, steady = (json.loads(Path(one, "metrics.json").read_text()) for one in ("plain", "out"))
+    assert steady.pop("stream") is True and steady["points"] == plain["points"]
+    assert steady.keys() == plain.keys()
 
 
 @pytest.mark.parametrize("words", [("--points", "given"), ("--stream", "--points", "given")])

@@ -5,6 +5,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -71,6 +72,26 @@ def test_zoedepths_output_is_used_again_until_the_model_changes(
     again = [path.stat().st_mtime_ns for path in pseudo]
     assert "1 frames refined, 0 kept" in infer(*changed).out
     assert [path.stat().st_mtime_ns for path in pseudo] == again
+
+
+def test_a_folder_has_output_of_one_network(refine, make_pair):
+    """The first network's is named by hand."""
+    other = PseudoSource("other", "1234")
+    for name in "01":
+        make_pair(name)
+    refine()
+    folder = Path("out/zoe_depth_raw")
+    write_source(folder, other)
+    Path("out/outputs.json").unlink()
+    Path("rgb/0.jpg").rename("rgb/2.jpg")
+    done = refine(code=2)
+    assert f"{folder} has depth of other (1234), such as {folder}/0.png, and this" in done.err
+    assert source_of(folder) == other and not Path("out/outputs.json").exists()
+
+    Path("rgb/2.jpg").rename("rgb/0.jpg")
+    Path("rgb/1.jpg").write_bytes(b"no picture")
+    assert "1 frames refined, 0 kept, 1 left out" in refine(code=1).out
+    assert source_of(folder) != other and [path.name for path in folder.glob("*.png")] == ["0.png"]
 
 
 def test_kept_pseudo_depth_can_be_given_as_depth(refine, infer, make_pair):
@@ -163,7 +184,17 @@ def test_depth_of_unknown_origin_is_refined_with_one_note(infer, clips):
     Path("zoe/pseudo.json").unlink()
     done = refine_files(infer)
     [note] = [line for line in done.err.splitlines() if "was trained on" in line]
-    assert note.endswith("it now refines that of: unknown")
+    assert note.endswith("it now refines that of: unknown (no pseudo.json states it)")
+
+
+def test_depth_beyond_what_a_refiner_was_trained_on_is_named(infer, clips):
+    assert "--depth zoe" not in refine_files(infer).err
+    shutil.rmtree("out")
+    for path in Path("zoe").rglob("*.png"):  # more than 10 m, as a room's millimetres
+        assert cv2.imwrite(str(path), np.full_like(read_zoe(path), 3000))
+    [line] = [line for line in refine_files(infer).err.splitlines() if "--depth zoe" in line]
+    assert "is mostly beyond the 10 m of the refiner's training (median 11.7 m)" in line
+    assert line.endswith("if it is in millimetres, write metres * 256")
 
 
 def test_a_network_that_training_did_not_have_is_refused_before_anything_is_written(

@@ -110,6 +110,13 @@ def test_depth_of_unknown_origin_is_accepted_with_one_line(alone, measured, unkn
         assert len(said) == (step == "corrected")
     before, now = ("unknown", "one") if unknown == "measured" else ("one", "unknown")
     assert f"with depth of: {before}" in said[0] and f"corrects that of: {now}" in said[0]
+    assert said[0].endswith("unknown (no pseudo.json states it)") == (unknown == "corrected")
+
+
+def test_nothing_is_said_where_neither_network_is_known(alone, measured):
+    Path("zoe/pseudo.json").unlink()
+    assert alone("--measured", "room.csv", "--out", "out")[0] == 0
+    assert "unknown" not in alone("--measured", "out/room.json", "--out", "other").err
 
 
 def test_pictures_of_another_size_are_refused(alone, measured):
@@ -159,6 +166,7 @@ def test_metrics_say_nothing_of_a_refiner_that_was_left_away(infer, measured):
     done = infer(*SOURCES, "--measured", "room.csv", "--eval", "true", "--out", "out")
     assert "the refiner is left away: " in done.out
     assert "leave the refiner out" not in done.out
+    assert "this refiner" not in done.err  # what its training warns of
     header = next(line for line in done.out.splitlines() if line.endswith("ratio"))
     assert header.split() == ["pseudo", "corrected", "ratio"]
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from zoerefine.depth.data.cache.decode import read_zoe
-from zoerefine.depth.infer.video_damage import damaged_frames, predicted_from
+from zoerefine.depth.infer.video_damage import check_video, predicted_from
 
 
 def depths(names):
@@ -119,7 +119,7 @@ def test_damaged_frames_of_a_video_are_left_out_and_named(infer, tmp_path, name,
 def test_a_wrong_checksum_that_a_decoder_only_logs_is_damage(tmp_path):
     video = write_by_av(tmp_path / "a.mkv", "ffv1", level="3", slicecrc="1", g="4")
     change_packet(video, 5)
-    assert damaged_frames(video) == {5, 6, 7}
+    assert check_video(video).damaged == {5, 6, 7}
     assert av.logging.get_level() is None  # as it was
 
 
@@ -134,7 +134,7 @@ def test_frames_after_lost_ones_have_other_numbers_and_are_left_out(tmp_path):
     found = decoded(video)
     wrong = {n for n, picture in enumerate(found) if not np.array_equal(picture, good[n])}
     assert 40 < len(found) < 80 and len(wrong) > 40
-    assert wrong <= damaged_frames(video) <= set(range(9, 80))
+    assert wrong <= check_video(video).damaged <= set(range(9, 80))
 
 
 def test_a_frame_that_is_shown_first_and_decoded_last_counts_as_predicted():
@@ -154,6 +154,79 @@ def write_by_av(path, codec, frames=12, **options):
             container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, "rgb24")))
         container.mux(stream.encode())
     return path
+
+
+H264 = {"g": "6", "bf": "0", "sc_threshold": "0"}
+
+
+def trimmed(path):
+    """A video of 30 frames, and the last 20 of them, as `ffmpeg -ss 2 -c copy` cuts them."""
+    whole = write_by_av(path.with_name("whole.mp4"), "libx264", frames=30, **H264)
+    with av.open(str(whole)) as source, av.open(str(path), "w") as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.pts, packet.dts = (
+                    at - int(2 / packet.time_base) for at in (packet.pts, packet.dts)
+                )
+                packet.stream = stream
+                target.mux(packet)
+    return path
+
+
+def with_pauses(path):
+    """A video of 20 frames, some of which come late, as a recording of a screen."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=30)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for number in range(20):
+            picture = np.full((48, 64, 3), 10 * number, np.uint8)
+            frame = av.VideoFrame.from_ndarray(picture, "rgb24")
+            frame.pts = number * 5 + number // 10 * 30
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return path
+
+
+def program_stream(path):
+    return write_by_av(path, "mpeg2video", frames=20)
+
+
+def raw_h264(path):
+    return write_by_av(path, "libx264", frames=20, **H264)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [("a.mp4", trimmed), ("a.mkv", with_pauses), ("a.mpg", program_stream), ("a.h264", raw_h264)],
+)
+def test_a_whole_video_has_the_frames_that_it_shows_whatever_its_container_states(
+    infer, tmp_path, name, make
+):
+    video = make(tmp_path / name)
+    assert cv2.VideoCapture(str(video)).get(cv2.CAP_PROP_FRAME_COUNT) != 20
+    depths(f"{number:06d}" for number in range(20))
+    done = infer("--rgb", video, "--depth", "zoe", "--out", "out")
+    assert "20 frames refined, 0 kept, 0 left out" in done.out, done.err
+    assert "refining: 20/20" in done.err and "beyond" not in done.err
+    Path("zoe/000000.png").rename("zoe/000020.png")
+    done = infer("--rgb", video, "--depth", "zoe", "--out", "out", code=2)
+    assert "from 000001 to 000020, and the 20 frames of " in done.err
+
+
+def test_a_damaged_frame_of_a_trimmed_video_has_its_shown_number(tmp_path):
+    video = trimmed(tmp_path / "a.mp4")
+    with av.open(str(video)) as container:
+        packet = list(container.demux(video=0))[15]  # the first 4 are not shown
+    data = bytearray(video.read_bytes())
+    half = packet.size // 2
+    data[packet.pos + half : packet.pos + packet.size] = bytes(packet.size - half)
+    video.write_bytes(data)
+    good, found = decoded(trimmed(tmp_path / "good.mp4")), decoded(video)
+    wrong = {n for n, picture in enumerate(found) if not np.array_equal(picture, good[n])}
+    found = check_video(video)
+    assert min(wrong) == 11 and wrong <= found.damaged <= {11, 12, 13}
+    assert found.count == 20 and found.has_errors
 
 
 def change_packet(path, number):

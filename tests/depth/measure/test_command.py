@@ -35,6 +35,7 @@ def test_it_prints_calibration_and_advice_and_writes_what_infer_takes(measure):
     factor = float(done.out.split("factor ")[1].split()[0])
     assert factor == pytest.approx(0.8, abs=0.08)
     assert "would help most" in done.out and "room.json" in done.out
+    assert "reading depth of some frames: 3/3 frame, " in done.err
     words = ["--rgb", "rgb", "--depth", "zoe"]
     assert main(["infer", "--measured", "room.json", *words, "--out", "kept"]) == 0
     assert main(["infer", "--measured", "room.csv", *words, "--out", "again"]) == 0
@@ -55,6 +56,7 @@ def test_a_measurement_that_disagrees_is_named(measure):
     [
         ("b,20,60,1", "line 17: x 20, y 60 is outside the picture of 64x48; x and y seem to be"),
         ("z,1,1,1", "line 17: there is no frame 'z'"),
+        ("0,1,1,1", "there is no frame '0': frames of a video are 000000, 000001, ..."),
     ],
 )
 def test_a_fault_is_one_line_and_leaves_no_calibration(measure, line, words):

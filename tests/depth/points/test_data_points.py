@@ -125,7 +125,9 @@ def test_points_of_training_data_in_another_unit_are_named(world, folder, tmp_pa
             (place / path.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
             (place / path.relative_to(folder)).write_text("\n".join(["x,y,metres", *lines]))
         assert main([*words, str(place)]) == code
-        found = [line for line in capsys.readouterr().err.splitlines() if str(place) in line]
+        lines = capsys.readouterr().err.splitlines()
+        assert ("1 of 16 frames have no points" in lines) == (code == 0)
+        found = [line for line in lines if str(place) in line]
         assert [line.endswith(said) for line in found] == ([True] if said else [])
 
 
@@ -145,6 +147,21 @@ def test_a_list_has_other_files_for_points_than_for_depth(world, tmp_path, colum
     )
     with pytest.raises(UserError, match=f"line 2: .* is the points of a picture and its {what} d"):
         open_dataset(tmp_path)
+
+
+def test_a_folder_does_not_take_points_away_that_a_list_names(world, folder, tmp_path):
+    listed = with_points(open_dataset(world), folder)
+    rows = [f"{one.clip},{one.rgb},,{one.zoe},{one.points or ''}" for one in listed.frames]
+    (tmp_path / "frames.csv").write_text("\n".join(["clip,rgb,depth,pseudo,points", *rows]) + "\n")
+    dataset = open_dataset(tmp_path)
+    assert with_points(dataset, folder).frames == dataset.frames
+    shutil.copytree(folder, tmp_path / "some")
+    lost = sorted((tmp_path / "some").rglob("*.csv"))[5]
+    lost.unlink()
+    with pytest.raises(
+        UserError, match=f"has no points for .*/{lost.stem}.jpg, and {tmp_path} names"
+    ):
+        with_points(dataset, tmp_path / "some")
 
 
 def test_a_folder_of_other_pictures_is_refused(world, tmp_path):

@@ -144,6 +144,22 @@ def test_a_factor_like_that_of_feet_is_asked_about_once(tmp_path):
     assert not calibrated(file_of(tmp_path, *lines_of(depths, factor=1.3)), depths)[1]
 
 
+def test_depth_in_millimetres_is_asked_about_and_ordinary_depth_is_not(tmp_path):
+    depths = frames()
+    path = file_of(tmp_path, *lines_of(depths))
+    read_as_256 = {name: depth_m * 1000 / 256 for name, depth_m in depths.items()}
+    [question, *_] = calibrated(path, read_as_256)[1]
+    assert question.startswith(f"{path}: depth is predicted 3.9 times")
+    assert question.endswith("if it is in millimetres, give metres * 256")
+    cm = file_of(tmp_path, *lines_of(depths, factor=62))
+    question = room_of(read_measured(cm), read_as_256).in_doubt[0]
+    assert question.endswith("if they are in centimetres, write metres"), question
+    close = {name: depth_m / 3 for name, depth_m in depths.items()}  # networks do so near things
+    assert not calibrated(file_of(tmp_path, *lines_of(close, factor=0.35)), close)[1]
+    far = {name: 10 * depth_m for name, depth_m in depths.items()}  # outdoors
+    assert not calibrated(file_of(tmp_path, *lines_of(far)), far)[1]
+
+
 @pytest.mark.parametrize(("factor", "unit"), [(1 / 0.3048, "feet"), (100, "centimetres")])
 def test_half_of_the_measurements_in_another_unit_are_asked_about(tmp_path, factor, unit):
     depths = frames()

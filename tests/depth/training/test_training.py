@@ -129,6 +129,15 @@ def test_training_beats_pseudo_depth_and_global_scale_on_held_out_scenes(tmp_pat
     assert test["shuffled"]["abs_rel"] > test["pseudo"]["abs_rel"]
 
 
+def test_every_picture_gets_another_scenes_depth_also_of_few_training_frames(trainer):
+    one = trainer("DATA.TEST_FRACTION", 0.5, "DATA.VAL_FRACTION", 0.25, "LOADER.BATCH", 3)
+    assert len(one.cache.indices(one.split.train)) < len(one.cache.indices(one.split.test))
+    seen = []
+    one.weights.register_forward_hook(lambda network, inputs, output: seen.extend(output))
+    one.evaluate_shuffled(one.split.test)
+    assert len(seen) == len(one.cache.indices(one.split.test))
+
+
 def untimed(run):
     """The rows of a log without times."""
     timed = {"wait_s", "copy_s", "compute_s", "images_per_s", "wait_share"}

@@ -3,6 +3,9 @@
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -171,3 +174,20 @@ def test_other_package_versions_are_named_and_metrics_get_a_tolerance(copied, re
     said = reproduce_copy()
     assert "package numpy" in said
     assert "within 0.02" in said
+
+
+def test_a_stopped_repetition_has_no_verdict(launch, config, only_run, tmp_path, wait_until):
+    gate = tmp_path / "gate"
+    gate.touch()
+    config.write_text(f"steps: 1\ngate: {gate}\n")
+    launch()
+    path = only_run().path
+    gate.unlink()
+    words = [sys.executable, "-m", "zoerefine", "reproduce", path, "--home", tmp_path / "home"]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    steps = path.with_name(f"{path.name}-again1") / "steps.txt"
+    wait_until(lambda: steps.exists() and steps.read_text(), process)
+    process.send_signal(signal.SIGINT)
+    shown, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "NOT REPRODUCED" not in shown and "stopped: nothing is known" in shown

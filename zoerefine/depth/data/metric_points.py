@@ -128,15 +128,20 @@ def with_points(dataset: Dataset, folder: Path) -> Dataset:
     """A data set with the points that a folder has for its pictures.
 
     A picture's file is folder/PATH.csv or .png, where PATH leads to the picture from the folder
-    that all pictures have in common. Raises `UserError` where the folder has points of none, or
-    holds the depth of the data set.
+    that all pictures have in common. Raises `UserError` where the folder has points of none, lacks
+    those of a frame that the data set has points of, or holds the depth of the data set.
     """
     files = PointFiles(folder)
     check_pairs(folder, [name for _, name in picture_names(dataset)], "points", SUFFIXES)
     frames = tuple(
         replace(frame, points=files.path(name)) for frame, name in picture_names(dataset)
     )
-    for frame in frames:
+    for old, frame in zip(dataset.frames, frames, strict=True):
+        if old.points and not frame.points:
+            raise UserError(
+                f"{folder} has no points for {frame.rgb}, and {dataset.root} names {old.points}: "
+                "give all points by DATA.POINTS, or leave it out"
+            )
         refuse_depth_as_points(frame, f"{folder}: ")
     return replace(dataset, frames=frames)
 

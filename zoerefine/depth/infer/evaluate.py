@@ -19,6 +19,7 @@ from zoerefine.depth.data.cache.decode import read_truth_m
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, DepthEncoding, sixteen_bits
 from zoerefine.depth.data.layouts.readers import pictures_of_scenes, stated_encodings
 from zoerefine.depth.infer.inference import Done, Inference
+from zoerefine.depth.infer.results import STREAM
 from zoerefine.depth.infer.sources import PictureFiles
 from zoerefine.depth.metrics import DepthMetrics, picture_metrics, ratios, valid_pixels
 from zoerefine.depth.points.for_engines import points_alone_u16
@@ -39,7 +40,7 @@ def evaluate(job: Inference, done: Done, truth: Path, refines: bool) -> dict[str
         {"frames", "left_out": [name, ...], "pseudo": metrics, "refined": metrics,
          "ratio": {metric: refined / pseudo}}; metrics are means over pictures. With metric points
         "points" is the pseudo depth that they alone correct; with a refiner "training_scenes" is
-        what `training_scenes` returns.
+        what `training_scenes` returns. "stream": True where refined depth alone is steady.
     """
     compared = [name for name in sorted(done) if (truth / f"{name}.png").exists()]
     farthest_m = job.engine.manifest.get("farthest_m", FARTHEST_M)
@@ -87,6 +88,7 @@ def evaluate(job: Inference, done: Done, truth: Path, refines: bool) -> dict[str
     return {
         "frames": sums["refined"].count,
         "left_out": left_out,
+        **({STREAM: True} if job.results.with_stream else {}),
         **seen,
         **metrics,
         "ratio": ratios(metrics["refined"], metrics["pseudo"]),
@@ -163,6 +165,12 @@ def table(report: dict[str, Any]) -> str:
         is_shown = metric in report["ratio"] and pseudo >= SMALLEST_SHOWN
         ratio = f"{report['ratio'][metric]:7.3f}" if is_shown else f"{'-':>7}"
         lines.append(f"{metric:<10}{values} {ratio}")
+    if STREAM in report:
+        others = " and ".join(title for name, title in sides.items() if name != "refined")
+        adds = (
+            "; what the refiner adds shows without --stream" if "training_scenes" in report else ""
+        )
+        lines.append(f"{others}: as single frames, without --stream{adds}")
     return "\n".join(lines)
 
 

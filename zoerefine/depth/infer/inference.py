@@ -19,9 +19,10 @@ from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints, PointFiles
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.engine import tensors_by_arrays
-from zoerefine.depth.infer.results import ResultFolder, digest_of
+from zoerefine.depth.infer.results import ResultFolder, digest_of, has_provenance
 from zoerefine.depth.infer.sources import (
     FrameSource,
+    NetworkDepth,
     PictureFiles,
     PseudoDepth,
     SourceFrame,
@@ -69,6 +70,12 @@ class Inference:
             fingerprints.append(f"{VERSION} {file_fingerprint(path) if path else ''}")
         return digest_of(*fingerprints)
 
+    def has_pseudo(self, name: str, inputs: str) -> bool:
+        """Whether a frame's pseudo depth is given, or the network's is kept."""
+        if not isinstance(self.pseudo, NetworkDepth):
+            return True
+        return has_provenance(self.pseudo.path(name), self.pseudo.provenance(inputs))
+
     def points_of(self, name: str, height: int, width: int) -> MetricPoints:
         """The metric points of a frame; none where it has none."""
         return self.points.read(name, height, width) if self.points else NO_POINTS
@@ -114,7 +121,7 @@ def check_files(
         return
     files = [path.stem for path in folder.iterdir() if path.suffix in suffixes]
     numbers = sorted(int(name) for name in files if VIDEO_FRAME.fullmatch(name))
-    if not source.count or numbers[-1] < source.count:
+    if numbers[-1] < source.count:
         return
     if numbers[0] == 1:
         raise UserError(
@@ -321,7 +328,8 @@ def frames_to_read(job: Inference, summary: InferenceSummary) -> Iterator[FrameT
         inputs = job.inputs_of(frame)
         place = clips.place_of(frame, inputs) if clips else None
         summary.inputs[frame.name] = place.inputs if place else inputs
-        if job.results.is_done(frame.name, summary.inputs[frame.name]):
+        is_done = job.results.is_done(frame.name, summary.inputs[frame.name])
+        if is_done and job.has_pseudo(frame.name, inputs):
             summary.kept.append(frame.name)
             if clips:
                 clips.keep(frame)

@@ -129,12 +129,12 @@ class Room:
     def check(
         self, network: PseudoSource, engine: Engine, intrinsics: Intrinsics | None = None
     ) -> None:
-        """Say where it is unknown whether the depth is of the network that was measured.
+        """Say where one of them is unknown: this network, or that which was measured.
 
         Raises `UserError` for depth of another network, another bundle or another camera.
         """
-        is_known = self.network.is_known and network.is_known
-        if is_known and not network.is_like(self.network):
+        is_comparable = self.network.is_known == network.is_known
+        if is_comparable and not network.is_like(self.network):
             raise UserError(
                 f"the room was measured with depth of {self.network}, and this is depth of "
                 f"{network}: measure it again with this network"
@@ -153,10 +153,10 @@ class Room:
                 f"the room was measured with a camera of {self.intrinsics}, and this one has "
                 f"{intrinsics}: another camera needs measurements of its own"
             )
-        if not is_known:
+        if not is_comparable:
             say(
                 f"the room was measured with depth of: {self.network}; it now corrects that of: "
-                f"{network}"
+                f"{network.now}"
             )
 
     def check_size(self, height: int, width: int) -> None:

@@ -35,11 +35,11 @@ from zoerefine.depth.data.networks.pseudo_source import (
     DepthNetwork,
     PseudoSource,
     one_source,
+    replace_source,
     sources_of,
-    write_source,
 )
 from zoerefine.depth.infer.results import INPUTS, has_provenance
-from zoerefine.depth.infer.video_damage import damaged_frames
+from zoerefine.depth.infer.video_damage import check_video
 
 MODEL = "zoerefine-depth-network"
 PICTURE_SUFFIXES = {".jpg", ".jpeg", ".png"}
@@ -117,8 +117,9 @@ class VideoFile:
     """A video. Its frames are named by their number: 000000, 000001, ...
 
     Attributes:
-        count: the number of frames that the container states; 0 if it states none.
+        count: the number of its frames.
         damaged: the numbers of frames whose bytes are damaged.
+        whole_count: the number of frames that the container states, where its end is missing.
     """
 
     label: str
@@ -126,11 +127,12 @@ class VideoFile:
     count: int
     fps: float
     damaged: frozenset[int] = frozenset()
+    whole_count: int = 0
     root: Path | None = None
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of all frames that the container states; empty if it states none."""
+        """The names of all frames, in order."""
         return [f"{number:06d}" for number in range(self.count)]
 
     @property
@@ -159,10 +161,8 @@ class VideoFile:
                 number += 1
         finally:
             capture.release()
-        if number < self.count * (1 - MAX_MISSING_SHARE):
-            raise UserError(
-                f"{self.path} ends after {number} of its {self.count} frames: copy it again"
-            )
+        if number < (whole := max(self.count, self.whole_count)):
+            raise UserError(f"{self.path} ends after {number} of its {whole} frames: copy it again")
 
     def read(self, number: int, bgr: np.ndarray) -> np.ndarray:
         """A decoded frame in RGB. Raises `UserError` for a damaged one."""
@@ -280,11 +280,12 @@ def open_video(path: Path) -> VideoFile:
         sides = cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT
         width, height = (int(capture.get(side)) for side in sides)
         check_pixels(width, height, str(path))
-        count = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
-        if count > MAX_FRAMES:  # what a damaged header says; the end is found by reading
-            count = 0
+        stated = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
         fps = capture.get(cv2.CAP_PROP_FPS) or DEFAULT_FPS
-        return VideoFile(str(path), path, count, fps, damaged_frames(path))
+        found = check_video(path, stated)
+        # More than a damaged header may state; a whole file may have slightly fewer than stated.
+        is_cut = found.has_errors and found.count / (1 - MAX_MISSING_SHARE) < stated <= MAX_FRAMES
+        return VideoFile(str(path), path, found.count, fps, found.damaged, stated if is_cut else 0)
     finally:
         capture.release()
 
@@ -363,9 +364,9 @@ class NetworkDepth:
         """What predicts the depth."""
         return self.network.source
 
-    def state_source(self) -> None:
-        """Write pseudo.json beside the output. Raises `UserError` where that is not possible."""
-        write_source(self.folder, self.network.source)
+    def state_source(self, names: Iterable[str]) -> None:
+        """Write pseudo.json beside the output of these frames. Raises as `replace_source`."""
+        replace_source(self.folder, self.network.source, map(self.path, names))
 
     def write(self, name: str, inputs: str, zoe: np.ndarray) -> None:
         """Keep the network's output. Raises `UserError` if it cannot be written."""

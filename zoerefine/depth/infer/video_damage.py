@@ -1,12 +1,15 @@
-"""Which frames of a video are damaged.
+"""How many frames a video has, and which of them are damaged.
 
 OpenCV returns a damaged frame as if it were good, with what the decoder has put in its place, and
 does not say so. It also skips frames, so that later ones have other numbers. So PyAV reads the
 video once before: FFmpeg's readers and decoders report errors, many of them only in its log.
+That reading also counts the frames: containers may state no number, or that of a longer video
+(Matroska with a variable rate, MP4 that was trimmed without encoding).
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,23 +30,42 @@ def load_av() -> Any:
     return av
 
 
-def damaged_frames(path: Path) -> frozenset[int]:
-    """The numbers of the frames that FFmpeg reports as damaged.
+@dataclass(frozen=True)
+class VideoCheck:
+    """What reading a whole video has found.
+
+    Attributes:
+        count: of its frames, as OpenCV returns them.
+        damaged: the numbers of the frames that FFmpeg reports as damaged.
+        has_errors: whether FFmpeg reports any error.
+    """
+
+    count: int
+    damaged: frozenset[int]
+    has_errors: bool
+
+
+def check_video(path: Path, stated: int = 0) -> VideoCheck:
+    """Read a video to its end.
 
     Frames that may be predicted from a damaged one, up to the next key frame, count as damaged,
     too; so do all that follow where frames are lost, since their numbers would be wrong.
-    Empty for a video that PyAV cannot open. Raises `UserError` without PyAV.
+    No frame is damaged in a video that PyAV cannot open. Raises `UserError` without PyAV.
+
+    Args:
+        stated: the number of frames by OpenCV, which is not counted again where PyAV agrees.
     """
     av = load_av()
     keys: dict[int, bool] = {}  # whether it is a key frame, by time, in the order of decoding
     damaged: set[int] = set()
     suspect: set[int] = set()
     lost: list[int] = []  # times of frames before which the file is damaged
-    stated = 0  # frames, by the file's header; 0 where it has no number
+    unseen: set[int] = set()  # times of frames that are decoded, and not shown
+    in_header = decoded = 0  # frames; the header has 0 where it has no number
     try:
         with errors_of(av) as errors, opened(av, path) as container:
             stream = container.streams.video[0]
-            stated = stream.frames
+            in_header = stream.frames
             stream.codec_context.options = {"err_detect": "crccheck+explode"}
             stream.codec_context.thread_type = "NONE"  # otherwise an error is another packet's
             for packet in container.demux(stream):
@@ -52,9 +74,13 @@ def damaged_frames(path: Path) -> frozenset[int]:
                     lost.append(time if time is not None else max(keys, default=0))
                 if time is not None:
                     keys[time] = packet.is_keyframe
+                if packet.is_discard:
+                    unseen.add(time)
                 errors.clear()
                 try:
-                    damaged |= {frame.pts for frame in packet.decode() if frame.is_corrupt}
+                    frames = packet.decode()
+                    decoded += len(frames)
+                    damaged |= {frame.pts for frame in frames if frame.is_corrupt}
                 except av.InvalidDataError:
                     damaged.add(time)
                 for level, _, text in errors:
@@ -66,18 +92,20 @@ def damaged_frames(path: Path) -> frozenset[int]:
     except (av.FFmpegError, OSError, IndexError):
         pass
     damaged |= predicted_from(damaged, keys)
-    count = played = len(keys)
-    if damaged | suspect:
-        played = count_frames(path)
-        if played != count or stated > count or has_gap(sorted(keys)):
-            lost.extend(damaged | suspect)
+    shown = sorted(keys.keys() - unseen)
+    is_whole = decoded == stated and not damaged | suspect
+    count = stated if is_whole else count_frames(path)
+    is_short = in_header > len(shown) and not unseen  # the header counts what is not shown
+    if (damaged | suspect) and (count != len(shown) or is_short or has_gap(shown)):
+        lost.extend(damaged | suspect)
     first_lost = min(lost, default=None)
     found = {
         number
-        for number, time in enumerate(sorted(keys))
+        for number, time in enumerate(shown)
         if time in damaged or (first_lost is not None and time >= first_lost)
     }
-    return frozenset(found | (set(range(count, played)) if lost else set()))
+    found |= set(range(len(shown), count)) if lost else set()
+    return VideoCheck(count, frozenset(found), bool(damaged or lost))
 
 
 def predicted_from(damaged: set[int], keys: dict[int, bool]) -> set[int]:

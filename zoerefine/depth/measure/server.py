@@ -25,7 +25,7 @@ from zoerefine.depth.data.layouts.readers import UNPRINTABLE
 from zoerefine.depth.data.networks.pseudo_source import PseudoSource
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.room import FrameDepth, Measuring, Room, depth_of, measured_room
-from zoerefine.depth.infer.sources import FrameSource, PseudoDepth
+from zoerefine.depth.infer.sources import FrameSource, NetworkDepth, PseudoDepth
 from zoerefine.depth.points.measured import room_of
 from zoerefine.depth.points.measured_file import Measured, MeasuredFile, Row
 from zoerefine.depth.points.room_prior import CENTRE_M, features
@@ -69,8 +69,6 @@ class Recording:
     def __init__(self, engine: Engine, source: FrameSource, pseudo: PseudoDepth) -> None:
         self.engine, self.source, self.pseudo = engine, source, pseudo
         self.names = list(source.names)
-        if not self.names:
-            raise UserError(f"{source.label} does not state how many frames it has: copy it again")
         odd = next(filter(UNPRINTABLE.search, self.names), "")
         if odd:  # not every address can hold it
             fault = f"the frame {odd!a} has control characters or is not UTF-8"
@@ -109,7 +107,8 @@ class Recording:
         at = (np.arange(count) + 0.5) / count * len(self.names)
         names = [self.names[int(number)] for number in at]
         found = (frame for frame in self.source.frames() if frame.name in names)
-        for frame in track(found, len(names), "predicting depth", "frame"):
+        doing = "predicting" if isinstance(self.pseudo, NetworkDepth) else "reading"
+        for frame in track(found, len(names), f"{doing} depth of some frames", "frame"):
             self.depths[frame.name] = depth_of(frame.name, frame.read(), self.engine, self.pseudo)
 
 

@@ -26,12 +26,17 @@ from zoerefine.depth.points.room import (
     ends_of,
     unseen_errors,
 )
-from zoerefine.depth.points.room_prior import RoomPrior, features
+from zoerefine.depth.points.room_prior import CENTRE_M, NAMES, RoomPrior, features
 
 TOO_MUCH = 20.0  # times the predicted depth: all measurements are in another unit
 LEAST_POINTS = 3  # one or two may be of what is behind a window
 DOUBTFUL = 0.35  # of the weight of a measurement that agrees
 AS_IN_FEET = 2.0  # times the usual depth; 1.7 are in one room of twenty, and feet are 3.3
+FEET = 3.28
+# Millimetres read as metres * 256 are 3.9 times as far. Networks predict near things so far, too,
+# but in no room that was measured half of a frame beyond 5 m.
+AS_IN_MILLIMETRES = 0.4  # times the usual depth
+FAR_M = 5.0  # predicted, in the median
 ASKED_SHARE = 0.3  # of all measurements that are so far: some of them may be in feet
 ASKED_FRAMES = 16  # of a folder or of a program's calls, by which their points are asked about
 LEAST_APART = 0.25  # of their depth: pixels nearer to each other may be on both sides of an edge
@@ -81,6 +86,7 @@ def room_of(
         lines[0].where.partition(" line ")[0] if lines else "",
         [error for one in used if (error := unit_error(one, prior.mean)) is not None],
         "measurements",
+        [predicted_depth_m(one.features) for one in used],
     )
     room = calibrate(prior, used)
     in_doubt = {
@@ -98,7 +104,8 @@ def measurement(
 ) -> Measurement:
     """A line with what is predicted at its pixels. Raises as `room_of`."""
     if line.frame not in frames:
-        raise UserError(f"{line.where}: there is no frame {one_line(line.frame)!r}")
+        hint = ": frames of a video are 000000, 000001, ..." if line.frame.isdecimal() else ""
+        raise UserError(f"{line.where}: there is no frame {one_line(line.frame)!r}{hint}")
     depth_m = frames[line.frame]
     first, *more = (features_at(depth_m, x, y, line.where) for x, y in line.pixels)
     if not (more or line.along_ray):
@@ -131,30 +138,43 @@ def features_at(depth_m: Array, x: float, y: float, where: str) -> Array:
     return features(predicted_m, np.array((x + 0.5) / width), np.array((y + 0.5) / height))
 
 
-def question_of_unit(where: str, errors: Sequence[float], what: str) -> str:
-    """What is in doubt about the unit of what was measured; empty where nothing is.
+def question_of_unit(
+    where: str, errors: Sequence[float], what: str, predicted_m: Sequence[float]
+) -> str:
+    """What is in doubt about the unit of what was measured or predicted; empty where nothing is.
 
     Args:
         errors: the log of measured over predicted depth, one for each of `what`.
+        predicted_m: predicted depths of them.
 
     Raises `UserError` where they are as a whole far from what networks predict.
     """
     if not errors:
         return ""
-    refuse_ratio(where, math.exp(np.median(errors)))
+    ratio = math.exp(np.median(errors))
+    refuse_ratio(where, ratio)
+    if ratio < AS_IN_MILLIMETRES and np.median(predicted_m) > FAR_M:
+        return (
+            f"{where}: depth is predicted {1 / ratio:.1f} times as far as measured: if it is in "
+            "millimetres, give metres * 256"
+        )
     if math.exp(np.quantile(errors, 1 - ASKED_SHARE)) < AS_IN_FEET:
         return ""
     far = [error for error in errors if error > math.log(AS_IN_FEET)]
     ratio = math.exp(np.median(far))
-    unit = unit_of(ratio) if ratio > TOO_MUCH else "feet"
     return (
         f"{where}: {len(far)} of {len(errors)} {what} are about {ratio:.1f} times what is "
-        f"predicted: if they are in {unit}, write metres"
+        f"predicted: if they are in {unit_of(ratio)}, write metres"
     )
 
 
 def refuse_ratio(where: str, ratio: float) -> None:
-    """Raises `UserError` where so many times the predicted depth must be another unit."""
+    """Raises `UserError` where measured over predicted depth shows that one has another unit."""
+    if ratio < 1 / TOO_MUCH:
+        raise UserError(
+            f"{where}: depth is predicted {1 / ratio:.0f} times as far as measured: it is in "
+            "another unit; give metres"
+        )
     if ratio > TOO_MUCH:
         raise UserError(
             f"{where}: what was measured is {ratio:.0f} times what is predicted: it seems to be in "
@@ -164,7 +184,13 @@ def refuse_ratio(where: str, ratio: float) -> None:
 
 def unit_of(ratio: float) -> str:
     """The unit in which depth is about so many times what it is in metres."""
-    return min(UNITS, key=lambda name: abs(math.log(ratio / UNITS[name])))
+    units = {"feet": FEET} | UNITS
+    return min(units, key=lambda name: abs(math.log(ratio / units[name])))
+
+
+def predicted_depth_m(values: Array) -> float:
+    """The predicted depth of `features`."""
+    return CENTRE_M * math.exp(values[NAMES.index("range")])
 
 
 def ask_unit(where: str, files: Sequence[tuple[Path, Path]]) -> None:
@@ -177,14 +203,21 @@ def ask_unit(where: str, files: Sequence[tuple[Path, Path]]) -> None:
     """
     from zoerefine.depth.data.cache.decode import read_zoe  # engines need no OpenCV
 
-    errors = []
+    errors, predicted_m = [], []
     for points, zoe in evenly_spaced(files, ASKED_FRAMES):
         with suppress(UserError):  # who needs this picture says why
             zoe_u16 = read_zoe(zoe)
-            errors.append(points_error(read_points(points, *zoe_u16.shape), zoe_u16))
-    known = [error for error in errors if error is not None]
-    if question := question_of_unit(where, known, "frames"):
+            error = points_error(read_points(points, *zoe_u16.shape), zoe_u16)
+            if error is not None:
+                errors.append(error)
+                predicted_m.append(median_m(zoe_u16))
+    if question := question_of_unit(where, errors, "frames", predicted_m):
         warn(question)
+
+
+def median_m(zoe_u16: Array) -> float:
+    """The median depth of the valid pixels of a picture, metres; there is one."""
+    return float(np.median(zoe_u16[zoe_u16 > 0]) * ZOE_UNIT_M)
 
 
 def points_error(points: MetricPoints, zoe_u16: Array) -> float | None:
@@ -214,6 +247,7 @@ class PointsOfCalls:
 
     def __init__(self) -> None:
         self.errors: list[float] = []
+        self.predicted_m: list[float] = []
         self.lock = Lock()  # calls may come from several threads
 
     def check(self, points: MetricPoints, zoe_u16: Array) -> None:
@@ -223,8 +257,11 @@ class PointsOfCalls:
             if error is None or len(self.errors) == ASKED_FRAMES:
                 return
             self.errors.append(error)
+            self.predicted_m.append(median_m(zoe_u16))
             is_last = len(self.errors) == ASKED_FRAMES
-        if is_last and (question := question_of_unit("metric points", self.errors, "pictures")):
+        if is_last and (
+            question := question_of_unit("metric points", self.errors, "pictures", self.predicted_m)
+        ):
             warn(question)
 
 

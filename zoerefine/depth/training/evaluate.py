@@ -268,7 +268,7 @@ def evaluate_shuffled(
     """The refiner's metrics when each picture gets a pseudo depth from `others`.
 
     A refiner that predicts depth from RGB alone keeps its accuracy; one that uses the pseudo depth
-    loses it. `others` are other scenes, because frames of one clip are too alike.
+    loses it. `others` are of other scenes, because frames of one clip are too alike, and endless.
     """
     refiner.eval()
     sums = metrics.DepthMetrics()

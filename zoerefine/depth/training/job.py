@@ -120,12 +120,16 @@ def find_dataset(cfg: Config, opened: Dataset | None = None) -> Dataset:
 
 
 def pack(cfg: Config, dataset: Dataset) -> Cache:
-    """The packed cache of a data set, built if needed. Warns of points in another unit."""
+    """The packed cache of a data set, built if needed. Warns of points in another unit, and says
+    how many frames have none."""
     options, frames = cfg.CACHE, dataset.frames
     pairs = [(one.points, one.zoe) for one in frames if not one.sizes_may_differ]
     if is_writer():
         folder = cfg.DATA.POINTS or cfg.DATA.ROOT
         ask_unit(folder, [(points, zoe) for points, zoe in pairs if points and zoe])
+        missing = sum(one.points is None for one in frames)
+        if 0 < missing < len(frames):
+            say(f"{missing} of {len(frames)} frames have no points")
     cache = build_cache(
         dataset,
         options.HEIGHT,

@@ -263,12 +263,16 @@ class Trainer:
             yield self.cache.frame_name(index), strip(rgb, *depths)
 
     def evaluate_shuffled(self, scenes: tuple[str, ...]) -> dict[str, float]:
-        """Metrics on some scenes when each picture gets the pseudo depth of a training scene."""
+        """Metrics on some scenes when each picture gets the pseudo depth of a training scene.
+
+        Where there are fewer training batches, they serve again.
+        """
         batches, others = (
             self.prefetch(self.loader_of(self.cache.indices(of), 1, OrderOptions()))
             for of in (scenes, self.split.train)
         )
-        return evaluate_shuffled(self.weights, batches, others, self.dtype, self.cache.farthest_m)
+        again = chain.from_iterable(repeat(others))
+        return evaluate_shuffled(self.weights, batches, again, self.dtype, self.cache.farthest_m)
 
     @torch.no_grad()
     def untrained_change(self) -> float:

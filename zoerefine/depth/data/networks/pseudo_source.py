@@ -57,6 +57,11 @@ class PseudoSource:
             return UNKNOWN_NAME
         return f"{self.name} ({self.digest[:8]})" if self.digest else self.name
 
+    @property
+    def now(self) -> str:
+        """For a message about depth that is given now: also why its source is unknown."""
+        return str(self) if self.is_known else f"{UNKNOWN_NAME} (no {FILE} states it)"
+
 
 UNKNOWN_NAME = "unknown"
 UNKNOWN = PseudoSource()
@@ -89,6 +94,26 @@ def write_source(folder: Path, source: PseudoSource) -> None:
         write_json(folder / FILE, JSON_MARK | source.as_json())
     except OSError as error:
         raise UserError(f"{folder / FILE} cannot be written: {error.strerror}") from None
+
+
+def replace_source(folder: Path, source: PseudoSource, files: Iterable[Path]) -> None:
+    """State the source of depth that will be written to a folder.
+
+    Where another source is stated, removes `files`, which are made again.
+
+    Raises `UserError` where the folder has other files of another source.
+    """
+    stated = read_source(folder / FILE)
+    if stated and not stated.is_like(source):
+        files = set(files)
+        if others := sorted(set(folder.rglob("*.png")) - files):
+            raise UserError(
+                f"{folder} has depth of {stated}, such as {others[0]}, and this command would add "
+                f"that of {source}: give another folder"
+            )
+        for path in files:
+            path.unlink(missing_ok=True)
+    write_source(folder, source)
 
 
 def read_source(path: Path) -> PseudoSource | None:
