@@ -41,14 +41,15 @@ class AcceptedError(Exception):
 def parsing_only(monkeypatch):
     """While entered, a command ends when it has parsed its options."""
     with monkeypatch.context() as patched:
-        for name in ("parse_args", "parse_intermixed_args"):
+        for name in ("parse_args", "parse_known_intermixed_args"):
             method = getattr(argparse.ArgumentParser, name)
             patched.setattr(argparse.ArgumentParser, name, partialmethod(parse_only, method))
         yield
 
 
 def parse_only(parser, method, words):
-    method(parser, words)
+    found = method(parser, words)
+    assert not (isinstance(found, tuple) and found[1]), words
     raise AcceptedError
 
 

@@ -162,6 +162,6 @@ def test_every_name_of_a_sampler_a_pruner_and_an_objective_loads_its_part():
     assert samplers == ["TPESampler", "RandomSampler", "RandomSampler", "ResumableGP", "CmaEs",
                         "NSGAIISampler", "Auto"]  # fmt: skip
     pruners = [type(PRUNERS.load(name)(steps=8)).__name__ for name in PRUNERS]
-    assert pruners == ["Dominated", "MedianPruner", "SuccessiveHalvingPruner", "NopPruner"]
+    assert pruners == ["Dominated", "MedianPruner", "Halving", "NopPruner"]
     maximized = [name for name in OBJECTIVES if OBJECTIVES.load(name).direction == "maximize"]
     assert maximized == ["delta1"]
