@@ -47,7 +47,7 @@ def parsing_only(monkeypatch):
         yield
 
 
-def parse_only(parser, method, words):
+def parse_only(parser, method, words, *namespace):
     found = method(parser, words)
     assert not (isinstance(found, tuple) and found[1]), words
     raise AcceptedError
