@@ -126,7 +126,7 @@ def test_a_search_and_an_analysis_leave_the_callers_random_numbers_as_they_were(
 
 def test_one_folder_or_metric_need_no_list_and_another_style_is_named(study, tmp_path):
     name = "val.refined.abs_rel"
-    for folder in (study.path, str(study.path)):
+    for folder in (study, study.path, str(study.path)):
         assert zr.analyze(folder, tmp_path / "report", metrics=name).runs
     with pytest.raises(zr.UserError, match="there is no style 'x': give page, "):
         zr.analyze(study.path, tmp_path / "report", style="x")

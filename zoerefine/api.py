@@ -108,11 +108,11 @@ class RunTable(list[dict[str, Any]]):
         return f"<table><tr>{cells(self.columns, 'th')}</tr>{body}</table>"
 
 
-def load_runs(*patterns: str | Path, where: str = "") -> RunTable:
+def load_runs(*patterns: RunDir | str | Path, where: str = "") -> RunTable:
     """Runs as a table: path, state, seed, commit, the settings that differ, final metrics.
 
     Args:
-        patterns: run folders, studies, or globs of them.
+        patterns: runs, their folders, studies, or globs of them.
         where: a filter such as `"TRAIN.LR<1e-3 and MODEL.NAME=='small'"`.
 
     Raises:
@@ -124,14 +124,19 @@ def load_runs(*patterns: str | Path, where: str = "") -> RunTable:
     from zoerefine.lab.runs.filter import parse_filter
 
     keeps = parse_filter(where) if where else None
-    collection = collect([str(pattern) for pattern in patterns], keeps)
+    collection = collect(list(map(pattern_of, patterns)), keeps)
     groups = make_groups(collection.runs, choose_measure(collection.runs))
     header, rows = run_rows(collection, groups)
     return RunTable(dict(zip(header, row, strict=True)) for row in rows)
 
 
+def pattern_of(run: RunDir | str | Path) -> str:
+    """What the command line calls a run."""
+    return str(run.path if isinstance(run, RunDir) else run)
+
+
 def analyze(
-    patterns: str | Path | Sequence[str | Path],
+    patterns: RunDir | str | Path | Sequence[RunDir | str | Path],
     out: str | Path,
     where: str = "",
     by: str | None = None,
@@ -143,7 +148,7 @@ def analyze(
     """Compare many runs: one graph, one page, and tables, written to the folder `out`.
 
     Args:
-        patterns: run folders, studies, or globs of them.
+        patterns: runs, their folders, studies, or globs of them; one or several.
         out: gets overview.png, report.html, runs.csv, groups.csv and the rest.
         where: keeps the runs that match.
         by: the setting to group by; None: every setting that differs but the seed.
@@ -157,7 +162,7 @@ def analyze(
     """
     from zoerefine.lab.analysis.analyze import analyze as compare
 
-    listed = [patterns] if isinstance(patterns, str | Path) else patterns
-    named = [str(pattern) for pattern in listed]
+    listed = [patterns] if isinstance(patterns, RunDir | str | Path) else patterns
+    named = list(map(pattern_of, listed))
     metrics = [metrics] if isinstance(metrics, str) else metrics
     return compare(named, Path(out), where, by, metrics, maximize, baseline, style)[0]

@@ -17,6 +17,7 @@ from zoerefine.depth.data.cache.decode import read_truth_m, read_zoe
 from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.infer import Refiner, inference, stream
 from zoerefine.depth.points import MetricPoints, PointFiles, for_engines
+from zoerefine.depth.points.measured_file import read_measured
 from zoerefine.depth.points.spread import spread_points
 
 SOURCES = ("--rgb", "rgb", "--depth", "zoe")
@@ -96,6 +97,25 @@ def scale_points(files, factor):
         cells = [row.split(",") for row in rows]
         scaled = [f"{x},{y},{min(1000, factor * float(metres))}," for x, y, metres, _ in cells]
         path.write_text("\n".join([head, *scaled]) + "\n")
+
+
+def test_places_that_are_shares_of_the_picture_are_refused(alone, points, bundle):
+    path = sorted(Path("given").rglob("*.csv"))[0]
+    path.write_text("x,y,metres\n0,0.5,2\n1,1,2\n0.25,0.125,3\n")
+    rgb, zoe, given = (f"{folder}/{path.parent.name}" for folder in ("rgb", "zoe", "given"))
+    done = alone("--rgb", rgb, "--depth", zoe, "--out", "out", "--points", given, code=1)
+    line = "every x and y is between 0 and 1, and they are pixels: multiply shares by"
+    assert f"{path}: {line}" in done.out + done.err
+    shares = MetricPoints([0.1, 0.5, 0.9], [0.2, 0.5, 0.7], [2.0, 2, 2], [0.1, 0.1, 0.1])
+    corner = MetricPoints([0.0, 1, 1], [0.0, 0, 1], [2.0, 2, 2], [0.1, 0.1, 0.1])
+    rgb_u8, zoe_m = np.zeros((48, 64, 3), np.uint8), np.full((48, 64), 2.0, np.float32)
+    refiner = Refiner.load(bundle)
+    with pytest.raises(UserError, match=line):
+        refiner(rgb_u8, zoe_m, shares)
+    refiner(rgb_u8, zoe_m, corner)
+    Path("room.csv").write_text("frame,x,y,metres\na,0.1,0.5,2\nb,0.5,0.5,2\nc,0.9,0.1,2\n")
+    with pytest.raises(UserError, match=f"room.csv: {line}"):
+        read_measured(Path("room.csv"))
 
 
 @pytest.mark.parametrize(

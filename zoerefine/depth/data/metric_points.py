@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import check_pairs
@@ -101,6 +102,7 @@ class MetricPoints:
         )
 
 
+FEWEST_SHARES = 3  # points of which all in the corner pixels cannot be meant
 NO_POINTS = MetricPoints(*(np.empty(0) for _ in range(4)))
 
 
@@ -174,7 +176,21 @@ def read_points(path: Path, height: int, width: int) -> MetricPoints:
         return zones(read_values(path), path, height, width)
     lines = CsvTable(path, NEEDED, [OPTIONAL])
     rows = [point(row, f"{path} line {line}", height, width) for line, row in lines]
-    return MetricPoints(*np.array(rows, np.float64).reshape(-1, 4).T)
+    found = MetricPoints(*np.array(rows, np.float64).reshape(-1, 4).T)
+    refuse_shares(found.x, found.y, str(path))
+    return found
+
+
+def refuse_shares(x: ArrayLike, y: ArrayLike, what: str) -> None:
+    """Raises `UserError` for places that are shares of a picture's width and height: three or more,
+    all between 0 and 1, and not all whole pixels."""
+    places = np.array([x, y])
+    is_share = places.shape[1] >= FEWEST_SHARES and ((places >= 0) & (places <= 1)).all()
+    if is_share and (places != np.rint(places)).any():
+        raise UserError(
+            f"{what}: every x and y is between 0 and 1, and they are pixels: multiply shares by "
+            "the picture's width and height"
+        )
 
 
 def read_point_rows(

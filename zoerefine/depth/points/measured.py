@@ -17,7 +17,12 @@ from zoerefine.base.messages import warn
 from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.intrinsics import Intrinsics
-from zoerefine.depth.data.metric_points import MetricPoints, read_points, refuse_outside
+from zoerefine.depth.data.metric_points import (
+    MetricPoints,
+    read_points,
+    refuse_outside,
+    refuse_shares,
+)
 from zoerefine.depth.points.measured_file import Measured
 from zoerefine.depth.points.room import (
     Measurement,
@@ -251,7 +256,9 @@ class PointsOfCalls:
         self.lock = Lock()  # calls may come from several threads
 
     def check(self, points: MetricPoints, zoe_u16: Array) -> None:
-        """Warn at the ASKED_FRAMES-th picture. Raises as `refuse_points_in_other_unit`."""
+        """Warn at the ASKED_FRAMES-th picture. Raises as `refuse_points_in_other_unit`, and for
+        places that are no pixels."""
+        refuse_shares(points.x, points.y, "metric points")
         error = refuse_points_in_other_unit("metric points", points, zoe_u16)
         with self.lock:
             if error is None or len(self.errors) == ASKED_FRAMES:

@@ -16,7 +16,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError, one_line
 from zoerefine.base.files.atomic import write_text
 from zoerefine.depth.data.layouts.csv_table import CsvTable, Row, number_of
-from zoerefine.depth.data.metric_points import FARTHEST_POINT_M
+from zoerefine.depth.data.metric_points import FARTHEST_POINT_M, refuse_shares
 
 NEEDED, SECOND, ALONG = ("frame", "x", "y", "metres"), ("x2", "y2"), "along"
 AXIS, RAY = "axis", "ray"  # values of the column along; empty is axis
@@ -122,6 +122,7 @@ def read_measured(path: Path) -> list[Measured]:
     found = MeasuredFile.read(path).lines
     if not found:
         raise UserError(f"{path} has no measurements: add lines of frame, x, y, metres")
+    refuse_shares([one.x for one in found], [one.y for one in found], str(path))
     return found
 
 

@@ -211,6 +211,16 @@ def test_folds_in_any_log_are_named(run, name):
     assert "the steps of acc go back to 2 or come twice, and the last value" in metrics.faults[0]
 
 
+def test_a_speed_that_is_measured_again_at_a_step_is_not_named(run):
+    """As by Hugging Face's Trainer, when `evaluate()` is called after the training."""
+    run.record(attempt=1)
+    rows = [{"step": step, "eval_loss": 1 / step, "eval_steps_per_second": step} for step in (1, 2)]
+    again = {"step": 2, "eval_loss": 1 / 2, "eval_steps_per_second": 7.5}
+    run.write("left/trainer_state.json", json.dumps({"log_history": [*rows, again]}))
+    metrics = read_metrics(run)
+    assert metrics.final["eval_loss"] == 0.5 and not metrics.faults
+
+
 def test_several_experiments_of_sacred_in_one_job_are_named(run):
     for number, values in (("1", [1, 0.5, 0.4]), ("2", [0.9, 0.8])):
         document = {"loss": {"steps": [*range(len(values))], "values": values}}

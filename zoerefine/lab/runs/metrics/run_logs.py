@@ -11,6 +11,7 @@ from typing import Any
 from zoerefine.base.errors import UserError, first_few
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.run_dir import RunDir
+from zoerefine.lab.launch.record.times_and_speeds import is_time
 from zoerefine.lab.runs.metrics import csv_logs, text_logs
 from zoerefine.lab.runs.metrics.attempts import (
     lasting_place,
@@ -290,7 +291,8 @@ def rows_without_steps(log: MetricLog) -> str:
 def comes_again(log: MetricLog) -> str:
     """What to note where rows of one attempt go back in their steps, or state one twice."""
     found = log.again.items()
-    again = {k: v for k, v in found if k in log.points and not VARYING.fullmatch(k)}
+    told = {k: v for k, v in found if k in log.points and not VARYING.fullmatch(k)}
+    again = {k: v for k, v in told.items() if not is_time(k)}
     if not again:
         return ""
     return (
