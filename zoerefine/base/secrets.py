@@ -210,6 +210,11 @@ def register_secret(text: str) -> None:
         _registered.add(text)
 
 
+def registered_secrets() -> frozenset[str]:
+    """The texts that `register_secret` was given."""
+    return frozenset(_registered)
+
+
 def secret_names(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The secrets of an environment: value -> name of the variable."""
     return secrets_of(frozenset(environment.items()))

@@ -20,6 +20,7 @@ from zoerefine.cli import main
 from zoerefine.lab.launch.queue.executor import JobOutcome, Resources, open_executor
 from zoerefine.lab.launch.queue.slurm.sbatch_options import sbatch_options
 from zoerefine.lab.launch.queue.slurm.submission import is_in_slurm, job_variables
+from zoerefine.lab.search.study.storage import password_from
 
 # A training of thirty steps whose weights follow from the seed. After ten steps it waits for a
 # file. It saves its state after each step, or only when it is asked to stop.
@@ -267,6 +268,15 @@ def test_a_jobs_variables_are_the_submitters_without_secrets_and_other_jobs():
         "ZOEREFINE_RUN_FOLDER": "/r", "BASH_FUNC_f%%": "() { :; }",
     }  # fmt: skip
     assert job_variables(environment) == {"PATH": "/bin", "SBATCH_ACCOUNT": "lab"}
+
+
+def test_a_databases_password_is_no_variable_of_a_job_whatever_its_name(monkeypatch):
+    """Slurm stores a job's variables."""
+    environment = {"PATH": "/bin", "DBP": "Sesam-oeffne_dich41", "URL": "x:Sesam-oeffne_dich41@y"}
+    assert set(job_variables(environment)) == {"PATH", "DBP", "URL"}
+    monkeypatch.setenv("DBP", environment["DBP"])
+    password_from("DBP")
+    assert set(job_variables(environment)) == {"PATH"}
 
 
 def test_resources_become_options_of_sbatch():

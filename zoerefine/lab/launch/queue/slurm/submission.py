@@ -22,7 +22,7 @@ from zoerefine.base.files.atomic import removing_new_folders, write_json, write_
 from zoerefine.base.files.file_lock import lock
 from zoerefine.base.messages import say, warn
 from zoerefine.base.run_dir import ATTEMPT, CALLER_FOLDER, RUN_FOLDER, SEED
-from zoerefine.base.secrets import find_secret, secret_names
+from zoerefine.base.secrets import find_secret, registered_secrets, secret_names
 from zoerefine.lab.launch.git.address import LOGIN_VARIABLES
 from zoerefine.lab.launch.queue.executor import JobOutcome, Resources
 from zoerefine.lab.launch.queue.slurm import commands
@@ -229,10 +229,11 @@ def job_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """
     secrets = secret_names(environment)
     left_out = {*secrets.values(), *NOT_OURS}
+    known = {*secrets, *registered_secrets()}  # such as a database's password by any name
     return {
         name: value
         for name, value in commands.command_variables(environment).items()
         if VARIABLE.fullmatch(name)
         and name not in left_out
-        and not any(secret in value for secret in secrets)
+        and not any(secret in value for secret in known)
     }
