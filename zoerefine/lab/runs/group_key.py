@@ -18,6 +18,8 @@ CODE = COMMIT, CHANGES = "commit", "uncommitted changes"
 OUTSIDE = {fact: f"weights of {group}.{key}" for group, key, fact in WEIGHT_KEYS}
 OUTSIDE |= {"split_file": "file of DATA.SPLIT", "network": "files of MODEL.NAME"}
 DIGITS = 8  # of a commit or digest in a name
+# The last part of a key, in lower case; `seed_everything` is Lightning's.
+SEED_NAMES = ("seed", "random_seed", "rng_seed", "manual_seed", "global_seed", "seed_everything")
 
 
 def group_key(settings: Any) -> str:
@@ -63,3 +65,10 @@ def recorded_words(recorded: Mapping[str, Any], name: str) -> list[str]:
     if not isinstance(words, list):
         raise UserError(f"provenance.json is damaged: {name} is not a list")
     return [str(word) for word in words]
+
+
+def seed_key(settings: Mapping[str, Any]) -> str:
+    """The key whose name and type are a seed's, the shortest of several; empty without one."""
+    last = {key: key.replace("/", ".").rpartition(".")[2].lower() for key in settings}
+    keys = [key for key in settings if last[key] in SEED_NAMES and type(settings[key]) is int]
+    return min(keys, key=len, default="")

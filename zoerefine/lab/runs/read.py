@@ -26,13 +26,12 @@ from zoerefine.lab.runs.group_key import (
     group_key,
     origin_settings,
     recorded_words,
+    seed_key,
 )
 from zoerefine.lab.runs.metrics import RunMetrics, Series, read_metrics
 from zoerefine.lab.runs.record import PRUNED, Curve, Run, finite_number, read_own_run, read_tree
 from zoerefine.lab.runs.trackers.stores import TrackedRun
 
-# The last part of a key, in lower case; `seed_everything` is Lightning's.
-SEED_NAMES = ("seed", "random_seed", "rng_seed", "manual_seed", "global_seed", "seed_everything")
 MOST_METRICS = 2000  # whose final values are kept, beside those that are asked for
 
 
@@ -88,13 +87,6 @@ def read_foreign_run(
         curves=read_curves(metrics.series, names),
         faults=[*metrics.faults, *too_many(metrics.final)],
     )
-
-
-def seed_key(settings: Mapping[str, Any]) -> str:
-    """The key whose name and type are a seed's, the shortest of several; empty without one."""
-    last = {key: key.replace("/", ".").rpartition(".")[2].lower() for key in settings}
-    keys = [key for key in settings if last[key] in SEED_NAMES and type(settings[key]) is int]
-    return min(keys, key=len, default="")
 
 
 def read_settings(run: RunDir, recorded: Mapping[str, Any]) -> dict[str, Any]:
