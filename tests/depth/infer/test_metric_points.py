@@ -181,6 +181,37 @@ def test_pseudo_depth_in_millimetres_is_asked_about_by_its_points(alone, points)
     assert line.endswith("if it is in millimetres, give metres * 256")
 
 
+def test_zones_in_metres_times_256_are_asked_about(alone, world, clips):
+    """As all other depth files are."""
+    zones = clips / "zones"
+    assert main(["data", "points", str(world), "--out", str(zones), "--kind", "zones"]) == 0
+    sizes = {}
+    for path in zones.rglob("*.csv"):
+        x, y, metres = np.loadtxt(path, delimiter=",", skiprows=1, usecols=(0, 1, 2)).T
+        cells = np.zeros((8, 8), np.uint16)
+        cells[(y * 8 / 48).astype(int), (x * 8 / 64).astype(int)] = np.rint(metres * 256)
+        assert cv2.imwrite(str(path.with_suffix(".png")), cells)
+        path.unlink()
+        sizes[path] = (cells > 0).sum()
+    assert min(sizes.values()) > 30
+    done = alone(*SOURCES, "--out", "out", "--points", "zones", "-q")
+    [line] = done.err.splitlines()
+    assert line.startswith("warning: zones: 1") and " of 16 frames are about 0.2" in line
+    assert line.endswith("predicted: if zones are in metres * 256, write millimetres")
+
+
+def test_points_of_calls_that_are_too_near_are_asked_about_once(bundle, capsys):
+    refiner = Refiner.load(bundle)
+    rgb, zoe_m = np.zeros((24, 32, 3), np.uint8), np.full((24, 32), 2.0, np.float32)
+    for factor, said in ((0.22, 1), (0.4, 0)):
+        refiner.points = type(refiner.points)()
+        points = MetricPoints([4, 9, 20], [5, 6, 7], np.array([2, 2.2, 1.9]) * factor, [0.1] * 3)
+        for _ in range(20):
+            refiner(rgb, zoe_m, points)
+        lines = capsys.readouterr().err.splitlines()
+        assert [line.endswith("write millimetres") for line in lines] == [True] * said
+
+
 def test_depth_of_a_call_that_is_a_thousand_times_too_far_is_refused():
     zoe = np.full((24, 32), 2000, np.float32)
     points = MetricPoints([4, 9, 20], [5, 6, 7], [2, 2.2, 1.9], [0.1] * 3)
