@@ -763,6 +763,7 @@ def test_other_inputs_make_another_group(foreign, tmp_path):
     assert len(compared(tmp_path / "runs", "loss")[0]) == 2
 
 
+@pytest.mark.depth
 def test_which_of_our_own_metrics_are_better_where_they_are_higher_is_known(runs, tmp_path):
     for name, metric in METRICS.items():
         known = bool(HIGHER_IS_BETTER.fullmatch(f"test.scene.refined.{name}"))

@@ -9,6 +9,8 @@ import pytest
 from tests.processes import end_of, is_alive, parent_of
 from zoerefine.lab.runs.metrics import read_metrics
 
+pytestmark = pytest.mark.depth  # torchrun is a part of torch
+
 JOB = """
 import argparse, json, os, signal, sys, time
 from pathlib import Path
