@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoerefine.base.depth_limits import FARTHEST_M, MOST_FARTHEST_M
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.foreign import refuse_foreign
+from zoerefine.base.files.own_files import refuse_foreign
 from zoerefine.base.progress import track
 from zoerefine.base.registries import POINT_KINDS
 from zoerefine.commands.options import Parser, add_shared, as_path, whole

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from zoerefine.base.depth_limits import FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
-from zoerefine.base.files.foreign import JSON_MARK, refuse_foreign
+from zoerefine.base.files.own_files import JSON_MARK, refuse_foreign
 from zoerefine.base.messages import warn
 from zoerefine.commands.options import CommandParser, add_shared, as_path, print_notes
 from zoerefine.depth.data import ZOEDEPTH_MODEL

@@ -19,7 +19,6 @@ from zoerefine.base.yaml.keys import mapped
 
 if TYPE_CHECKING:
     from zoerefine.base.config import Config
-    from zoerefine.lab.launch.job import Job
     from zoerefine.lab.launch.notify import Ending
     from zoerefine.lab.launch.queue.executor import Resources
 
@@ -246,85 +245,6 @@ def days(text: str) -> float:
     if not 0 <= float(text) < math.inf:
         raise UserError(f"--older-than {text} is not a number of days")
     return float(text)
-
-
-# Option names of the first launcher, which ran jobs in the caller's folder.
-OLDER_SPELLINGS = (
-    *("--repo_url", "--branch_name", "--commit_hash", "--cfg_path", "--cfg_path_arg_name"),
-    *("--copies_base_path", "--module_path"),
-)
-
-
-def add_job_options(group: "argparse._ArgumentGroup") -> None:
-    """The options that describe one job, and where it runs."""
-    from zoerefine.lab.launch.job import Job  # most commands launch nothing
-
-    add = group.add_argument
-    for one in fields(Job):
-        if one.name == "again":
-            add("--again", dest="once_more", action="store_true",
-                help="run a finished job once more, beside the first run")  # fmt: skip
-        if one.name == "allow_dirty":
-            add("--runs", type=as_path, metavar="DIR",
-                help="where run directories are made (default: RUN.ROOT, or ./runs)")  # fmt: skip
-            add("--home", "--copies_base_path", type=as_path, metavar="DIR",
-                help="where mirrors, workspaces and environments are kept (default: "
-                "$ZOEREFINE_HOME, or ~/.cache/zoerefine)")  # fmt: skip
-        if words := one.metadata.get("words"):
-            words, shared = SHARED.get(words[0], (words, {}))
-            dest = {"dest": one.name} if words[0].startswith("-") else {}
-            add(*words, **shared | one.metadata["parsed"] | dest)
-
-
-def parsed(
-    parser: argparse.ArgumentParser, argv: Sequence[str]
-) -> tuple[argparse.Namespace, tuple[str, ...]]:
-    """The options, with a default of --cwd, and the job's words after the first `--`."""
-    from zoerefine.lab.launch.job import Job
-
-    place = argv.index("--") if "--" in argv else len(argv)
-    words = join_config_flag(argv[:place])
-    args, unknown = parser.parse_known_intermixed_args(words)
-    if unknown:
-        parser.error(f"unrecognized arguments: {' '.join(unknown)} (the script's own are given as "
-                     "KEY VALUE, such as lr 0.1, or after --, such as -- --fast)")  # fmt: skip
-    older = any(word.partition("=")[0] in OLDER_SPELLINGS for word in words)
-    args.cwd = args.cwd or ("caller" if older else Job.cwd)
-    return args, tuple(argv[place + 1 :])
-
-
-def join_config_flag(words: Sequence[str]) -> list[str]:
-    """`--config-flag --cfg` as `--config-flag=--cfg`, which argparse needs for its value."""
-    joined: list[str] = []
-    for word in words:
-        if joined and joined[-1] in ("--config-flag", "--cfg_path_arg_name"):
-            joined[-1] += f"={word}"
-        else:
-            joined.append(word)
-    return joined
-
-
-def job_of(args: argparse.Namespace, arguments: tuple[str, ...]) -> "Job":
-    """The job that the options describe. Raises `UserError` for words that are no pairs."""
-    from zoerefine.base.yaml.keys import paired
-    from zoerefine.lab.launch.job import NO_CONFIG, Job, usual_overrides, with_tuples
-    from zoerefine.lab.launch.variables import read_named
-
-    paired(args.overrides)
-    given = {one.name: getattr(args, one.name) for one in fields(Job) if one.metadata}
-    flag, config = args.config_flag, Path(args.config or NO_CONFIG)
-    given |= {
-        "ref": args.ref or args.branch,
-        "config": config,
-        "repo": args.repo or ".",
-        "seed_key": args.seed_key or Job.seed_key,
-        "config_flag": flag if flag.startswith("-") or not flag else f"--{flag}",
-        "caller": as_path(args.caller).resolve(),
-        "overrides_in": args.overrides_in or usual_overrides(config),
-        "record_env": read_named(args.record_env),
-        "inputs": [str(as_path(folder).resolve()) for folder in args.inputs],
-    }
-    return Job(arguments=arguments, **with_tuples(given))
 
 
 def add_executor_options(add: "argparse._ActionsContainer") -> None:

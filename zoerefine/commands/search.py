@@ -24,16 +24,14 @@ from zoerefine.base.yaml.write import dump_value
 from zoerefine.commands.options import (
     CommandParser,
     add_executor_options,
-    add_job_options,
     add_shared,
     as_path,
-    job_of,
     notifying,
-    parsed,
     print_json,
     resources_of,
     settings_of,
 )
+from zoerefine.commands.run import add_job_options, job_of, parsed
 from zoerefine.lab.launch.home import home_folder
 from zoerefine.lab.search.space.checks import check_sampler, check_search_space
 from zoerefine.lab.search.space.script_section import combined, space_in_file, space_of_words

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from zoerefine.base.files.atomic import replacing
-from zoerefine.base.files.foreign import drawing_options
+from zoerefine.base.files.own_files import drawing_options
 from zoerefine.lab.analysis.pictures.style import load_matplotlib, plain_style
 
 # Texts and colour bars for pictures that are drawn as pixels: strips, sheets and videos.

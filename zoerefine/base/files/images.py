@@ -22,7 +22,7 @@ from PIL import ExifTags, Image, PngImagePlugin
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import read_regular_file, replacing
-from zoerefine.base.files.foreign import PNG_START
+from zoerefine.base.files.own_files import PNG_START
 from zoerefine.base.progress import warn
 
 # Limits, checked before memory is taken.

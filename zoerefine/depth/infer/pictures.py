@@ -13,8 +13,8 @@ import numpy as np
 from zoerefine.base.depth_limits import FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
-from zoerefine.base.files.foreign import refuse_foreign
 from zoerefine.base.files.images import write_png
+from zoerefine.base.files.own_files import refuse_foreign
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.progress import track
 from zoerefine.depth.data.cache.decode import read_truth_m

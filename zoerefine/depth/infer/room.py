@@ -16,7 +16,7 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json, write_json
-from zoerefine.base.files.foreign import JSON_MARK
+from zoerefine.base.files.own_files import JSON_MARK
 from zoerefine.base.messages import say
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.intrinsics import Intrinsics, checked_intrinsics

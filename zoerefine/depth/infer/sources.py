@@ -15,7 +15,6 @@ import cv2
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.foreign import refuse_foreign
 from zoerefine.base.files.images import (
     OrientationWarning,
     check_pixels,
@@ -24,6 +23,7 @@ from zoerefine.base.files.images import (
     picture_size,
     write_png,
 )
+from zoerefine.base.files.own_files import refuse_foreign
 from zoerefine.base.messages import say, warn
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH

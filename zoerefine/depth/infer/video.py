@@ -15,7 +15,7 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing
-from zoerefine.base.files.foreign import VIDEO_BOX
+from zoerefine.base.files.own_files import VIDEO_BOX
 from zoerefine.base.progress import track
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.infer.inference import Done, Inference

@@ -18,7 +18,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Request, Response
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.foreign import refuse_foreign
+from zoerefine.base.files.own_files import refuse_foreign
 from zoerefine.base.progress import track
 from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts.readers import UNPRINTABLE

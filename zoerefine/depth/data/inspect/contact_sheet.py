@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.files.foreign import MADE_BY
 from zoerefine.base.files.images import read_rgb, write_png
+from zoerefine.base.files.own_files import MADE_BY
 from zoerefine.depth.data.cache.decode import read_depth, read_zoe
 from zoerefine.depth.data.dataset import Dataset, Frame, evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
