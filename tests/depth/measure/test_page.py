@@ -5,6 +5,7 @@ import http.client
 import json
 import shutil
 from pathlib import Path
+from threading import Event
 from urllib.parse import urlsplit
 
 import cv2
@@ -14,6 +15,7 @@ import pytest
 from tests.depth.measure.conftest import TOKEN, predicted_u16
 from zoerefine.base.errors import UserError
 from zoerefine.depth.infer.room import Room
+from zoerefine.depth.measure.server import Recording
 
 
 def rows():
@@ -106,6 +108,31 @@ def test_a_measurement_that_disagrees_is_marked(browser, serve, wait_until):
     page.shows("measurements", "room.csv line 7: 9.5 m hardly counts")
     page.browser.execute_script("choose('c')")
     wait_until(lambda: len(browser.find_elements("css selector", "#marks circle.doubt")) == 1)
+
+
+def test_nothing_is_measured_in_a_frame_before_its_picture_is_shown(
+    browser, serve, wait_until, monkeypatch
+):
+    page, shown, is_read = Page(browser, serve(), wait_until), Recording.shown, Event()
+
+    def late(recording, name):
+        assert name == "a" or is_read.wait(60)
+        return shown(recording, name)
+
+    monkeypatch.setattr(Recording, "shown", late)
+    page.browser.execute_script("choose('a')")
+    page.click(40, 30)
+    page.press(page.keys.ESCAPE, page.keys.PAGE_DOWN)
+    page.press(page.keys.ENTER)
+    page.click(20, 10)
+    assert not page.find("form").is_displayed() and page.text("pixel") == "loading b"
+    assert page.find("picture").value_of_css_property("visibility") == "hidden"
+    is_read.set()
+    page.shows("pixel", "x 40, y 30: predicted 3.10 m")
+    page.press(page.keys.ENTER)
+    page.press("1.9", page.keys.ENTER)
+    page.shows("calibration", "1 measured")
+    assert rows() == [{"frame": "b", "x": "40", "y": "30", "metres": "1.9"}]
 
 
 TAG = "<img src=x onerror=\"document.title='owned'\">"

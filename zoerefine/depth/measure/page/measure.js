@@ -87,9 +87,14 @@ function item(one) {
 function choose(name) {
   part("frame").value = name;
   part("form").hidden = true;
+  part("stage").setAttribute("aria-busy", "true"); // until the picture has come
+  part("pixel").textContent = `loading ${name}`;
+  asked++;
   part("picture").src = `frame.jpg?name=${encodeURIComponent(name)}`;
   part("picture").alt = `Frame ${name}`;
 }
+
+const isLoading = () => part("stage").getAttribute("aria-busy") === "true";
 
 function step(by) {
   const at = part("frame").selectedIndex + by;
@@ -144,6 +149,7 @@ function shape(name, attributes) {
 }
 
 async function tellPixel() {
+  if (isLoading()) return;
   const number = ++asked;
   const { x, y } = cursor;
   const words = new URLSearchParams({ name: part("frame").value, x, y });
@@ -189,6 +195,7 @@ const KEYS = {
 part("stage").addEventListener("keydown", (event) => {
   const move = KEYS[event.key];
   const by = event.shiftKey ? 10 : 1;
+  if (isLoading() && !event.key.startsWith("Page")) return;
   if (move) moveTo(cursor.x + by * move[0], cursor.y + by * move[1]);
   else if (event.key === "Enter") openField();
   else if (event.key === "Delete") {
@@ -201,6 +208,7 @@ part("stage").addEventListener("keydown", (event) => {
 });
 
 part("stage").addEventListener("click", (event) => {
+  if (isLoading()) return;
   const box = part("picture").getBoundingClientRect();
   const { width, height } = sizes();
   moveTo(
@@ -222,8 +230,12 @@ part("form").addEventListener("keydown", (event) => {
 });
 
 part("picture").addEventListener("load", () => {
+  part("stage").removeAttribute("aria-busy");
   if (cursor.x || cursor.y) moveTo(cursor.x, cursor.y);
   else moveTo(Math.floor(sizes().width / 2), Math.floor(sizes().height / 2));
+});
+part("picture").addEventListener("error", () => {
+  part("pixel").textContent = `${part("frame").value} cannot be read`;
 });
 part("frame").addEventListener("change", () => choose(part("frame").value));
 part("previous").addEventListener("click", () => step(-1));
