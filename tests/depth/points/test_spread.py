@@ -106,6 +106,15 @@ def test_outliers_are_left_out():
         spread.OUTLIER = believed
 
 
+def test_equal_points_are_one_point():
+    """Twice, an outlier would agree with itself."""
+    truth_m, pseudo_m = scene()
+    points = points_of(truth_m, 50, noise=0.03, outliers=10)
+    twice = points.select(np.tile(np.arange(50), 2))
+    found = spread_points(pseudo_m, twice)
+    np.testing.assert_array_equal(found, spread_points(pseudo_m, points))
+
+
 def test_a_stated_sigma_makes_a_point_count_less():
     truth_m, _ = scene()
     wrong = MetricPoints(*(np.array([value]) for value in (30.0, 20.0, truth_m[20, 30] * 2, 0.0)))

@@ -199,7 +199,7 @@ def read_point_rows(
     """The points in a file as a table of a fixed size, float32 [MAX_POINTS, 4].
 
     A row is x, y, metres and sigma, on the pixel grid of `new_size`; rows of zeros fill it up. Of
-    more points every k-th is used, in the order of rows of the picture.
+    more points every k-th is used, in the order of rows of the picture; equal points are one.
 
     Args:
         size, new_size: height and width of the picture, and of what it is resized to.
@@ -215,11 +215,20 @@ def read_point_rows(
 
 
 def thinned(points: MetricPoints) -> MetricPoints:
-    """At most MAX_POINTS of the points: every k-th, in the order of rows of the picture."""
+    """At most MAX_POINTS of different points: every k-th, in the order of rows of the picture."""
+    points = different(points)
     if len(points) <= MAX_POINTS:
         return points
     in_order = np.lexsort((np.rint(points.x), np.rint(points.y)))
     return points.select(np.array(evenly_spaced(in_order.tolist(), MAX_POINTS)))
+
+
+def different(points: MetricPoints) -> MetricPoints:
+    """Equal points once: an outlier that comes twice would agree with itself."""
+    values = np.stack([points.x, points.y, points.depth_m, points.known_sigma_m()])
+    order = np.lexsort(values)
+    is_new = (np.diff(values[:, order], prepend=np.nan) != 0).any(0)
+    return points.select(np.sort(order[is_new]))
 
 
 def zones(values: np.ndarray, path: Path, height: int, width: int) -> MetricPoints:
