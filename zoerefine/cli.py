@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from zoerefine import __version__
-from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError, visible
+from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError
 from zoerefine.base.files.storage_faults import storage_fault
-from zoerefine.base.messages import be_quiet
+from zoerefine.base.messages import be_quiet, visible
 from zoerefine.base.missing_packages import missing_required
 
 COMMANDS = {

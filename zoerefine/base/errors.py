@@ -1,6 +1,6 @@
-"""Errors that the user can correct, exit codes, and texts in messages."""
+"""Errors that the user can correct, exit codes, and numbers in texts."""
 
-from collections.abc import Sequence
+from zoerefine.base.messages import one_line
 
 # Exit codes of commands and jobs; docs/exit-codes.md has all.
 USER_ERROR, INTERRUPTED, KILLED = 2, 130, 137
@@ -18,35 +18,6 @@ def damage(error: Exception) -> str:
     """Why something of the user's cannot be read, as a line."""
     named = isinstance(error, UserError | OSError)
     return one_line(str(error) if named else f"it is damaged ({type(error).__name__}: {error})")
-
-
-# Texts of others as a terminal may show them: control characters are written as escapes.
-
-LONGEST_LINE = 400  # characters of a message about damaged content
-
-
-def visible(text: str) -> str:
-    """A line in which every character that is not printed, such as ESC, is written as `\\x1b`."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
-
-
-def one_line(text: str) -> str:
-    """A text of any length and content as one line of a message."""
-    line = visible(" ".join(text[: 2 * LONGEST_LINE].split()))
-    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..."
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 run`, `2 runs`, `1,000 runs`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def first_few(names: Sequence[str], most: int = 8, word: str = "") -> str:
-    """The first names in a line, and how many more there are: `a, b, 3 more`."""
-    more = [f"{word}{len(names) - most} more"] if len(names) > most else []
-    return ", ".join([*names[:most], *more])
 
 
 def number(text: object) -> float:

@@ -1,8 +1,11 @@
-"""Messages and warnings on stderr, above a progress bar; --quiet hides messages, not warnings."""
+"""Messages and warnings on stderr, above a progress bar, and how texts look in them.
+
+--quiet hides messages, not warnings.
+"""
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 _quiet = False
@@ -60,3 +63,32 @@ def heard_by(listener: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         _listeners.remove(listener)
+
+
+# Texts of others as a terminal may show them: control characters are written as escapes.
+
+LONGEST_LINE = 400  # characters of a message about damaged content
+
+
+def visible(text: str) -> str:
+    """A line in which every character that is not printed, such as ESC, is written as `\\x1b`."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def one_line(text: str) -> str:
+    """A text of any length and content as one line of a message."""
+    line = visible(" ".join(text[: 2 * LONGEST_LINE].split()))
+    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..."
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `2 runs`, `1,000 runs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def first_few(names: Sequence[str], most: int = 8, word: str = "") -> str:
+    """The first names in a line, and how many more there are: `a, b, 3 more`."""
+    more = [f"{word}{len(names) - most} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *more])

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from zoerefine.base.errors import counted, one_line, visible
+from zoerefine.base.messages import counted, one_line, visible
 from zoerefine.commands.options import Parser, add_shared, as_path, print_json
 from zoerefine.lab.analysis.pictures.style import LAYOUTS
 

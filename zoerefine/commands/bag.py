@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoerefine.base.errors import UserError, visible
-from zoerefine.base.messages import say
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import say, visible
 from zoerefine.commands.infer import MAX_BATCH
 from zoerefine.commands.options import Parser, add_shared, as_path, print_notes
 

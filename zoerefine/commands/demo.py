@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoerefine.base.config.paths import example_file
-from zoerefine.base.errors import UserError, counted
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
-from zoerefine.base.messages import is_quiet
+from zoerefine.base.messages import counted, is_quiet
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands.options import Parser, add_shared

@@ -7,7 +7,8 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
-from zoerefine.base.errors import UserError, counted, visible
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import counted, visible
 from zoerefine.base.run_dir import RunDir
 from zoerefine.commands.options import Parser, add_shared, as_path, print_json
 from zoerefine.commands.show import progress_of

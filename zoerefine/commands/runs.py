@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zoerefine.base.errors import UserError, visible
-from zoerefine.base.messages import say
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import say, visible
 from zoerefine.commands.options import CommandParser, add_shared, days, print_json
 from zoerefine.commands.runs_changes import ARCHIVE_COMMANDS, change, change_trash, remove
 from zoerefine.lab.launch.record.times_and_speeds import by_weight

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.base.errors import UserError, damage, visible
-from zoerefine.base.messages import say, warn
+from zoerefine.base.errors import UserError, damage
+from zoerefine.base.messages import say, visible, warn
 from zoerefine.base.metric_direction import is_maximized, warn_of_direction
 from zoerefine.commands.options import Parser, add_shared, as_path
 

@@ -4,7 +4,8 @@ import shlex
 from collections.abc import Sequence
 from types import ModuleType
 
-from zoerefine.base.errors import UserError, visible
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import visible
 from zoerefine.base.run_dir import ENGINE, RunDir
 from zoerefine.commands.options import Parser, add_shared, as_path, print_json
 from zoerefine.lab.launch.record.show import run_facts, show_run

@@ -7,7 +7,7 @@ from typing import Any
 
 from zoerefine.base.config import Config, load_config, training_size
 from zoerefine.base.depth_limits import NEAREST_M
-from zoerefine.base.errors import counted, first_few
+from zoerefine.base.messages import counted, first_few
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.write import dump_yaml
 from zoerefine.depth.data.networks.pseudo_source import source_from_json

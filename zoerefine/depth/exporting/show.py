@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import visible
+from zoerefine.base.messages import visible
 from zoerefine.depth.data.networks.pseudo_source import source_from_json
 from zoerefine.depth.exporting.bundle.bundle import MODEL_CARD, read_bundle, rebuild_command
 from zoerefine.depth.exporting.bundle.manifest import ORIGIN, require_fields

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zoerefine.base.errors import UserError, counted
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import check_pairs
-from zoerefine.base.messages import warn
+from zoerefine.base.messages import counted, warn
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints, PointFiles
 from zoerefine.depth.exporting.bundle.bundle import Engine

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from zoerefine.base.errors import UserError, first_few
+from zoerefine.base.errors import UserError
 from zoerefine.base.files import images
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written, write_json
 from zoerefine.base.files.file_lock import lock, try_lock
 from zoerefine.base.files.own_files import JSON_MARK, is_ours, refuse_foreign
-from zoerefine.base.messages import say, warn
+from zoerefine.base.messages import first_few, say, warn
 from zoerefine.depth.data.depth_codec import SCALE, ZOE_UNIT_M
 from zoerefine.depth.data.networks.pseudo_source import FILE as PSEUDO_SOURCE_FILE
 from zoerefine.depth.exporting import OUTPUTS

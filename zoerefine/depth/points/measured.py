@@ -12,8 +12,8 @@ from threading import Lock
 
 import numpy as np
 
-from zoerefine.base.errors import UserError, one_line
-from zoerefine.base.messages import warn
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import one_line, warn
 from zoerefine.depth.data.dataset import evenly_spaced
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.data.intrinsics import Intrinsics

@@ -13,8 +13,9 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoerefine.base.errors import UserError, one_line
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_text
+from zoerefine.base.messages import one_line
 from zoerefine.depth.data.layouts.csv_table import CsvTable, Row, number_of
 from zoerefine.depth.data.metric_points import FARTHEST_POINT_M, refuse_shares
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from zoerefine.base.config import Config, load_config, save_config, to_dict
 from zoerefine.base.config_roles import FILE_KEYS, TRAINING, Role, settings, training_digest
-from zoerefine.base.errors import UserError, counted, first_few
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json
-from zoerefine.base.messages import say, warn
+from zoerefine.base.messages import counted, first_few, say, warn
 from zoerefine.base.ranks import is_writer, process_group, wait_for_all, world_size
 from zoerefine.base.run_dir import RunDir, link_latest, run_from_launcher
 from zoerefine.base.yaml.equal_values import differing

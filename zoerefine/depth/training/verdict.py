@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from zoerefine.base.errors import counted, first_few
+from zoerefine.base.messages import counted, first_few
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.depth.data.networks.pseudo_source import source_from_json
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from zoerefine.base.errors import UserError, first_few, visible
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
-from zoerefine.base.messages import say
+from zoerefine.base.messages import first_few, say, visible
 from zoerefine.base.metric_direction import is_maximized, warn_of_direction
 from zoerefine.base.run_dir import REPORT_FILE, RunDir
 from zoerefine.lab.analysis.groups import Measure, RunGroup, choose_measure, make_groups

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from zoerefine.base.config_roles import SEED
-from zoerefine.base.errors import UserError, counted
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import counted
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.yaml.equal_values import equal_text_at
 from zoerefine.lab.analysis.group_names import group_names, shortened

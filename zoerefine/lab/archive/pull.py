@@ -11,10 +11,10 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from zoerefine.base.errors import UserError, visible
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import create_ignored_folder, sync, sync_file_system
 from zoerefine.base.files.file_lock import try_lock
-from zoerefine.base.messages import say
+from zoerefine.base.messages import say, visible
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, RunDir
 from zoerefine.lab.archive.manifest import (
     MANIFEST,

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from zoerefine.base.errors import UserError, counted, visible
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.files.file_lock import is_locked
-from zoerefine.base.messages import say, warn
+from zoerefine.base.messages import counted, say, visible, warn
 from zoerefine.base.run_dir import LARGEST_DOCUMENT, NODE_FOLDER, RunDir
 from zoerefine.base.secrets import holds_password
 from zoerefine.lab.archive.manifest import (

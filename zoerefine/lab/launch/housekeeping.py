@@ -9,10 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoerefine.base.errors import first_few
 from zoerefine.base.files.atomic import bytes_on_disk
 from zoerefine.base.files.file_lock import is_locked, try_lock
-from zoerefine.base.messages import say, warn
+from zoerefine.base.messages import first_few, say, warn
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import modified_ns
 from zoerefine.lab.launch.environment import environments_folder

@@ -21,8 +21,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from zoerefine import __version__
-from zoerefine.base.errors import INTERRUPTED, UserError, one_line
-from zoerefine.base.messages import warn
+from zoerefine.base.errors import INTERRUPTED, UserError
+from zoerefine.base.messages import one_line, warn
 from zoerefine.base.progress import duration
 from zoerefine.base.secrets import HIDDEN, hide_secrets, register_secret, without_secrets
 

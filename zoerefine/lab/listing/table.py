@@ -7,8 +7,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zoerefine.base.errors import UserError, counted, damage, visible
+from zoerefine.base.errors import UserError, damage
 from zoerefine.base.files.atomic import bytes_on_disk
+from zoerefine.base.messages import counted, visible
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.record.provenance import seed_of
 from zoerefine.lab.listing.labels import Labels, read_labels

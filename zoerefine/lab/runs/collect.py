@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError, damage, one_line
+from zoerefine.base.errors import UserError, damage
+from zoerefine.base.messages import one_line
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import BUNDLE_NAMES, ENGINE, RunDir
 from zoerefine.base.yaml.equal_values import equal_text

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.config_roles import SEED
-from zoerefine.base.errors import UserError, counted
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import counted
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.equal_values import FURTHER_ZEROS

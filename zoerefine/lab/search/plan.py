@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base.config.study_keys import StudyKeys
-from zoerefine.base.errors import counted
+from zoerefine.base.messages import counted
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.search.space.space import Parameter, Range, size_of
 from zoerefine.lab.search.study.claims import planned_trials

@@ -16,10 +16,11 @@ from typing import Self
 
 import numpy as np
 
-from zoerefine.base.errors import UserError, first_few
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.machine.memory import aligned_empty
+from zoerefine.base.messages import first_few
 from zoerefine.base.progress import track
 from zoerefine.depth.data.cache.cache import (
     TABLE_DIGEST,

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from zoerefine.base.depth_limits import FARTHEST_M, NEAREST_M
-from zoerefine.base.errors import UserError, first_few
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import UPRIGHT, exif_orientation, read_rgb
 from zoerefine.base.machine.cores import usable_cores
+from zoerefine.base.messages import first_few
 from zoerefine.base.progress import track
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.decode import read_frame

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from zoerefine.base.errors import UserError, number, one_line
+from zoerefine.base.errors import UserError, number
+from zoerefine.base.messages import one_line
 from zoerefine.depth.data.layouts.recordings import read_text
 
 Row = dict[str, str]

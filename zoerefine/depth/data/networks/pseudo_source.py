@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from zoerefine.base.errors import UserError, visible
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json, read_regular_file, write_json
 from zoerefine.base.files.own_files import JSON_MARK
-from zoerefine.base.messages import say
+from zoerefine.base.messages import say, visible
 from zoerefine.depth.data import ZOEDEPTH_MODEL
 from zoerefine.depth.data.intrinsics import FocalTerm, Intrinsics, needs_intrinsics
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zoerefine.base.errors import UserError, visible
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import visible
 
 MAX_TEXT = 80  # characters of a manifest's text that a message repeats
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from zoerefine.base.config import Config
-from zoerefine.base.errors import first_few
 from zoerefine.base.files.atomic import replacing
+from zoerefine.base.messages import first_few
 from zoerefine.depth.data.loading.prefetch import DeviceBatch
 from zoerefine.depth.training.job import prepare
 from zoerefine.depth.training.point_inputs import training_transform

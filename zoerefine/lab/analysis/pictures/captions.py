@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zoerefine.base.errors import counted, first_few
+from zoerefine.base.messages import counted, first_few
 from zoerefine.lab.analysis.costs import front_of_means, group_costs
 from zoerefine.lab.analysis.group_names import shortened
 from zoerefine.lab.analysis.groups import Measure, RunGroup, not_comparable, samples

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import visible
 from zoerefine.base.files.atomic import write_text
+from zoerefine.base.messages import visible
 from zoerefine.base.yaml.keys import mapped
 from zoerefine.lab.analysis.groups import Measure, RunGroup
 from zoerefine.lab.analysis.pictures.captions import facts, legend, pseudo_label

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from zoerefine.base import registries
-from zoerefine.base.errors import UserError, counted
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import replacing
+from zoerefine.base.messages import counted
 from zoerefine.lab.analysis.group_names import metric_text, metric_texts
 from zoerefine.lab.analysis.groups import (
     SEEDS,

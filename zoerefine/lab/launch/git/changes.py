@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from zoerefine.base.errors import UserError, first_few
-from zoerefine.base.messages import say
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import first_few, say
 from zoerefine.base.run_dir import REPORT_FILE
 from zoerefine.base.secrets import find_secret
 from zoerefine.lab.launch.git.address import RepositoryAddress

@@ -10,8 +10,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError, first_few
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file
+from zoerefine.base.messages import first_few
 from zoerefine.base.run_dir import NODE_FOLDER, RunDir
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.launch.record.times_and_speeds import has_unit, is_time

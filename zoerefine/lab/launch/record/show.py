@@ -9,7 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError, counted, first_few, visible
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import counted, first_few, visible
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.job import JOB_OPTIONS, NO_CONFIG, launch_words, recorded_job
 from zoerefine.lab.launch.record.comparison import left_digests, weight_digests

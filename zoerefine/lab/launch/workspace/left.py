@@ -22,10 +22,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import counted, first_few
 from zoerefine.base.files.atomic import sync, write_json
 from zoerefine.base.files.file_lock import try_lock
-from zoerefine.base.messages import say
+from zoerefine.base.messages import counted, first_few, say
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.job import LIMIT_BYTES
 from zoerefine.lab.launch.record import provenance

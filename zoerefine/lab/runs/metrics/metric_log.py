@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import first_few
+from zoerefine.base.messages import first_few
 from zoerefine.lab.runs.metrics.steps import (
     CountedMetric,
     Points,

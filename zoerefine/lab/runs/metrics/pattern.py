@@ -12,7 +12,8 @@ from math import isnan
 
 import regex
 
-from zoerefine.base.errors import UserError, visible
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import visible
 from zoerefine.lab.runs.metrics.steps import is_odd, parse_number
 
 STEP = "step"

@@ -8,8 +8,9 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError, first_few
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file
+from zoerefine.base.messages import first_few
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.record.times_and_speeds import is_time
 from zoerefine.lab.runs.metrics import csv_logs, text_logs

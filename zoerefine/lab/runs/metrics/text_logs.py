@@ -11,7 +11,8 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.errors import UserError, first_few
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import first_few
 from zoerefine.base.run_dir import require_file
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.runs.metrics.metric_log import MAX_BYTES, NAMED, Kind, MetricLog

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from zoerefine.base.errors import UserError, damage, one_line
+from zoerefine.base.errors import UserError, damage
+from zoerefine.base.messages import one_line
 from zoerefine.base.missing_packages import needed
 from zoerefine.lab.runs.metrics.steps import Points, as_number, as_series, record
 from zoerefine.lab.runs.trackers.stores import (

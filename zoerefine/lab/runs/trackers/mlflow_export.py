@@ -12,8 +12,9 @@ from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from zoerefine.base.errors import UserError, counted
+from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json
+from zoerefine.base.messages import counted
 from zoerefine.base.progress import track
 from zoerefine.lab.runs.collect import find_sources
 from zoerefine.lab.runs.metrics import RunMetrics

@@ -10,7 +10,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from zoerefine.base.errors import UserError, counted
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import counted
 from zoerefine.base.missing_packages import needed
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.lab.runs.metrics.steps import STEP_NAMES, Points, Series, as_number, as_series

@@ -12,8 +12,8 @@ from typing import Any
 import optuna
 from optuna.trial import FixedTrial, FrozenTrial, TrialState
 
-from zoerefine.base.errors import UserError, counted
-from zoerefine.base.messages import say
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import counted, say
 from zoerefine.lab.launch.record import provenance
 from zoerefine.lab.search.script.study import recorded_tree
 from zoerefine.lab.search.space.space import Values, combinations, params_of
