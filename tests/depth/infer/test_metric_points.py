@@ -1,6 +1,7 @@
 """infer --points: metric points correct a refiner's output, or the pseudo depth alone."""
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -104,14 +105,20 @@ def test_places_that_are_shares_of_the_picture_are_refused(alone, points, bundle
     path.write_text("x,y,metres\n0,0.5,2\n1,1,2\n0.25,0.125,3\n")
     rgb, zoe, given = (f"{folder}/{path.parent.name}" for folder in ("rgb", "zoe", "given"))
     done = alone("--rgb", rgb, "--depth", zoe, "--out", "out", "--points", given, code=1)
-    line = "every x and y is between 0 and 1, and they are pixels: multiply shares by"
+    line = "every x and y is at most 1, and they are pixels: multiply shares by"
     assert f"{path}: {line}" in done.out + done.err
     shares = MetricPoints([0.1, 0.5, 0.9], [0.2, 0.5, 0.7], [2.0, 2, 2], [0.1, 0.1, 0.1])
     corner = MetricPoints([0.0, 1, 1], [0.0, 0, 1], [2.0, 2, 2], [0.1, 0.1, 0.1])
     rgb_u8, zoe_m = np.zeros((48, 64, 3), np.uint8), np.full((48, 64), 2.0, np.float32)
     refiner = Refiner.load(bundle)
-    with pytest.raises(UserError, match=line):
-        refiner(rgb_u8, zoe_m, shares)
+    far, nan = [0.1, 0.2, 0.9, 1.02], math.nan  # a landmark beside the picture; one without depth
+    odd = MetricPoints([*far, nan], [*far, nan], [2.0, 2, 2, 2, nan], [nan] * 5)
+    middle = MetricPoints([-0.9, -0.2, 0.1, 0.8], [-0.1, 0.1, 0.7, 0.9], [2.0] * 4, [nan] * 4)
+    for wrong in (shares, odd, middle):
+        with pytest.raises(UserError, match=line):
+            refiner(rgb_u8, zoe_m, wrong)
+        with pytest.raises(UserError, match=line):
+            spread_points(zoe_m, wrong)
     refiner(rgb_u8, zoe_m, corner)
     Path("room.csv").write_text("frame,x,y,metres\na,0.1,0.5,2\nb,0.5,0.5,2\nc,0.9,0.1,2\n")
     with pytest.raises(UserError, match=f"room.csv: {line}"):

@@ -103,6 +103,7 @@ class MetricPoints:
 
 
 FEWEST_SHARES = 3  # points of which all in the corner pixels cannot be meant
+MOST_SHARE = 1.1  # landmarks may lie beside the picture
 NO_POINTS = MetricPoints(*(np.empty(0) for _ in range(4)))
 
 
@@ -182,14 +183,14 @@ def read_points(path: Path, height: int, width: int) -> MetricPoints:
 
 
 def refuse_shares(x: ArrayLike, y: ArrayLike, what: str) -> None:
-    """Raises `UserError` for places that are shares of a picture's width and height: three or more,
-    all between 0 and 1, and not all whole pixels."""
+    """Raises `UserError` for places inside a picture that are shares of its width and height: three
+    or more, all at most about 1, and not all whole pixels."""
     places = np.array([x, y])
-    is_share = places.shape[1] >= FEWEST_SHARES and ((places >= 0) & (places <= 1)).all()
+    is_share = places.shape[1] >= FEWEST_SHARES and (places <= MOST_SHARE).all()
     if is_share and (places != np.rint(places)).any():
         raise UserError(
-            f"{what}: every x and y is between 0 and 1, and they are pixels: multiply shares by "
-            "the picture's width and height"
+            f"{what}: every x and y is at most 1, and they are pixels: multiply shares by the "
+            "picture's width and height"
         )
 
 

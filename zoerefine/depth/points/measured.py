@@ -257,7 +257,10 @@ def points_error(points: MetricPoints, zoe_u16: Array) -> float | None:
 
 
 def refuse_points_in_other_unit(where: str, points: MetricPoints, zoe_u16: Array) -> float | None:
-    """`points_error`. Raises `UserError` where it must be that of another unit than metres."""
+    """`points_error`. Raises `UserError` where it must be that of another unit than metres, and for
+    places that are no pixels."""
+    used = points.usable(*zoe_u16.shape, math.inf)
+    refuse_shares(used.x, used.y, where)
     error = points_error(points, zoe_u16)
     if error is not None:
         refuse_ratio(where, math.exp(error))
@@ -273,9 +276,7 @@ class PointsOfCalls:
         self.lock = Lock()  # calls may come from several threads
 
     def check(self, points: MetricPoints, zoe_u16: Array) -> None:
-        """Warn at the ASKED_FRAMES-th picture. Raises as `refuse_points_in_other_unit`, and for
-        places that are no pixels."""
-        refuse_shares(points.x, points.y, "metric points")
+        """Warn at the ASKED_FRAMES-th picture. Raises as `refuse_points_in_other_unit`."""
         error = refuse_points_in_other_unit("metric points", points, zoe_u16)
         with self.lock:
             if error is None or len(self.errors) == ASKED_FRAMES:
