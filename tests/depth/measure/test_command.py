@@ -68,6 +68,12 @@ def test_a_fault_is_one_line_and_leaves_no_calibration(measure, line, words):
     assert not Path("room.json").exists()
 
 
+def test_places_that_are_shares_of_the_picture_are_refused(measure):
+    Path("room.csv").write_text("frame,x,y,metres\na,0.1,0.5,2\nb,0.5,0.5,2\nc,0.9,0.1,2\n")
+    assert "room.csv: every x and y is at most 1, and they are pixels" in measure(code=2).err
+    assert not Path("room.json").exists()
+
+
 def test_pixels_of_a_picture_are_not_looked_up_in_depth_of_another_size(measure, command):
     write_measurements()
     rgb = cv2.imread("rgb/b.jpg")

@@ -86,6 +86,7 @@ class MeasuredFile:
             lines.append(line)
         if len(rows) > MOST:
             raise UserError(f"{path} has {len(rows)} measurements, more than {MOST}: remove some")
+        refuse_shares([one.x for one in lines], [one.y for one in lines], str(path))
         return cls(path, table.columns, rows, lines)
 
     def added(self, row: Row) -> "MeasuredFile":
@@ -123,7 +124,6 @@ def read_measured(path: Path) -> list[Measured]:
     found = MeasuredFile.read(path).lines
     if not found:
         raise UserError(f"{path} has no measurements: add lines of frame, x, y, metres")
-    refuse_shares([one.x for one in found], [one.y for one in found], str(path))
     return found
 
 
