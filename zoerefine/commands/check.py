@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
     from rich.table import Table
 
     from zoerefine.depth.training.check.checks import TrainingChecks
-    from zoerefine.depth.training.ending import explained_failures
+    from zoerefine.depth.training.failures import explained_failures
 
     with explained_failures():
         create_ignored_folder(args.out)

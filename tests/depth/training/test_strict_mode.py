@@ -12,7 +12,7 @@ from tests.processes import run_program
 from zoerefine.base.errors import UserError
 from zoerefine.base.machine.device import DTYPES
 from zoerefine.base.registries import LOSS_TERMS, NETWORKS
-from zoerefine.depth.training.ending import explained_failures
+from zoerefine.depth.training.failures import explained_failures
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -259,7 +259,8 @@ def points_error(points: MetricPoints, zoe_u16: Array) -> float | None:
 def refuse_points_in_other_unit(where: str, points: MetricPoints, zoe_u16: Array) -> float | None:
     """`points_error`. Raises `UserError` where it must be that of another unit than metres, and for
     places that are no pixels."""
-    used = points.usable(*zoe_u16.shape, math.inf)
+    height, width = zoe_u16.shape
+    used = points.usable(height, width, math.inf)
     refuse_shares(used.x, used.y, where)
     error = points_error(points, zoe_u16)
     if error is not None:

@@ -1,4 +1,4 @@
 """Training: the loop, checkpoints, logs."""
 
 # What other packages import from here; the rest is this package's own.
-OPEN = ("binding", "check", "checkpoint", "ending", "job", "loop", "verdict")
+OPEN = ("binding", "check", "checkpoint", "failures", "job", "loop", "verdict")

@@ -1,43 +1,18 @@
-"""How a training ends: torch's errors, signals, and the final evaluation."""
+"""How a training ends: by a signal, or with the final evaluation. failures.py has the rest."""
 
-import re
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
-from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import write_png
 from zoerefine.base.messages import say
 from zoerefine.base.ranks import is_writer, wait_for_all
 from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.training.checkpoint import load_best, save_best
 from zoerefine.depth.training.trainer import Trainer
-
-OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
-NOT_DETERMINISTIC = re.compile(r"(.+?) does not have a deterministic implementation")
-
-
-@contextmanager
-def explained_failures() -> Iterator[None]:
-    """Turns torch's out-of-memory and nondeterminism errors into a `UserError`."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if found := NOT_DETERMINISTIC.search(str(error)):
-            raise UserError(
-                f"{found[1]} is not deterministic on this device: use another operation, or give "
-                "up bit-exact reproducibility with TRAIN.DETERMINISTIC false"
-            ) from error
-        if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(str(error)):
-            raise UserError(
-                "out of memory: lower LOADER.BATCH, or raise TRAIN.ACCUMULATE, which splits a batch"
-            ) from error
-        raise
 
 
 class StopSignals:

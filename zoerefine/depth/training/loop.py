@@ -26,7 +26,7 @@ from zoerefine.depth.training.binding import (
     refuse_another_checkpoint,
     require_recorded,
 )
-from zoerefine.depth.training.not_finite import WatchedStep, check_finite
+from zoerefine.depth.training.failures import WatchedStep, check_finite, explained_failures
 from zoerefine.depth.training.point_inputs import training_transform
 from zoerefine.depth.training.run_log import RunLog
 from zoerefine.depth.training.start_weights import seen_before
@@ -71,7 +71,7 @@ def train(
     check_measured(cache, split)
     facts = run.recorded()
     bound = binding(cfg, cache, facts)
-    with ending.explained_failures(), BackgroundVerification(cache) as verification:
+    with explained_failures(), BackgroundVerification(cache) as verification:
         trainer = Trainer(cfg, cache, split)
         require_recorded(trainer.loaded_digests, facts)
         loop = Loop(cfg, run, trainer, report, bound, verification)

@@ -1,6 +1,12 @@
-"""Steps whose loss or gradient is not finite: watched without waiting for the GPU, and named."""
+"""Why a training fails: a loss that is not finite, too little memory, no deterministic operation.
+
+A step's loss and gradient are watched without waiting for the GPU.
+"""
 
 import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -12,6 +18,8 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.depth.training.trainer import Trainer
 
 GRAD_NORM = "gradient norm"
+OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
+NOT_DETERMINISTIC = re.compile(r"(.+?) does not have a deterministic implementation")
 
 
 class WatchedStep:
@@ -58,3 +66,21 @@ def check_finite(trainer: Trainer, run: RunDir, watched: WatchedStep | None) -> 
         f"the {what} of step {watched.step} is {values[what]}: look at the frames named in "
         f"{path}, or lower TRAIN.LR (now {trainer.cfg.TRAIN.LR})"
     )
+
+
+@contextmanager
+def explained_failures() -> Iterator[None]:
+    """Turns torch's out-of-memory and nondeterminism errors into a `UserError`."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if found := NOT_DETERMINISTIC.search(str(error)):
+            raise UserError(
+                f"{found[1]} is not deterministic on this device: use another operation, or give "
+                "up bit-exact reproducibility with TRAIN.DETERMINISTIC false"
+            ) from error
+        if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(str(error)):
+            raise UserError(
+                "out of memory: lower LOADER.BATCH, or raise TRAIN.ACCUMULATE, which splits a batch"
+            ) from error
+        raise
