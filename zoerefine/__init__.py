@@ -13,7 +13,7 @@ Every name below is imported when it is first used, so `import zoerefine` takes 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from zoerefine.base.machine.openmp import choose_openmp
+from zoerefine.base.machine.cores import choose_openmp
 
 __version__ = "0.1.0"
 

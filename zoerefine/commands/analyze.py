@@ -1,10 +1,9 @@
 """zoerefine analyze: many runs -> one graph, tables and a report page. diff: two runs compared."""
 
-import sys
 from collections.abc import Sequence
 
 from zoerefine.base.messages import counted, one_line, visible
-from zoerefine.commands.options import Parser, add_shared, as_path, print_json
+from zoerefine.commands.options import Parser, add_shared, as_path, print_json, text_beside_json
 from zoerefine.lab.analysis.pictures.style import LAYOUTS
 
 DESCRIPTION = """\
@@ -130,5 +129,6 @@ def diff(argv: Sequence[str]) -> int:
         from zoerefine.depth.report_frames import draw_side_by_side
 
         draw_side_by_side(one_run(args.first), one_run(args.second), args.picture)
-        print(args.picture, file=sys.stderr if args.json else sys.stdout)
+        with text_beside_json(args.json):
+            print(args.picture)
     return 0

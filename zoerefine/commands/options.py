@@ -4,9 +4,10 @@ import argparse
 import json
 import math
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -201,6 +202,11 @@ def notifying(text: str, what: str) -> Iterator["Ending"]:
     finally:
         if receiver is not None:
             notify(receiver, message_of(what, ending, time.monotonic() - started_s))
+
+
+def text_beside_json(as_json: bool) -> AbstractContextManager[object]:
+    """While entered, what a person reads or a job prints goes to stderr if --json is given."""
+    return redirect_stdout(sys.stderr if as_json else sys.stdout)
 
 
 def print_json(document: Mapping[str, Any]) -> None:

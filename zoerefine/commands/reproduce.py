@@ -1,16 +1,14 @@
 """zoerefine reproduce: run a recorded job again and compare the results."""
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.messages import counted, visible
 from zoerefine.base.run_dir import RunDir
-from zoerefine.commands.options import Parser, add_shared, as_path, print_json
+from zoerefine.commands.options import Parser, add_shared, as_path, print_json, text_beside_json
 from zoerefine.commands.show import progress_of
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.home import home_folder
@@ -117,9 +115,7 @@ def main(argv: Sequence[str]) -> int:
         raise UserError(f"--tolerance must be from 0 to 1, got {args.tolerance:g}")
     args.home = home_folder(args.home)
     run = RunDir(args.run.resolve())
-    # With --json, what a person reads goes to stderr, and so does what the job prints.
-    readable = sys.stderr if args.json else sys.stdout
-    with mirrors_in_use(args.home), redirect_stdout(readable):
+    with mirrors_in_use(args.home), text_beside_json(args.json):
         outcome = reproduce(run, args)
         print(outcome.message)
     if args.json:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from zoerefine.base.errors import UserError
 from zoerefine.base.messages import say, visible
 from zoerefine.commands.options import CommandParser, add_shared, days, print_json
-from zoerefine.commands.runs_changes import ARCHIVE_COMMANDS, change, change_trash, remove
+from zoerefine.commands.runs_changes import (
+    ARCHIVE_COMMANDS,
+    change,
+    change_trash,
+    changes_labels,
+    check_changes,
+    filters,
+    remove,
+)
 from zoerefine.lab.launch.record.times_and_speeds import by_weight
 
 if TYPE_CHECKING:
@@ -87,17 +95,6 @@ def selected(args: argparse.Namespace) -> "tuple[list[RunRow], list[RunRow], dic
     return found, rows, left_out
 
 
-def filters(args: argparse.Namespace) -> tuple[str, tuple[str, ...], str, str, str, bool]:
-    """What the options select, as the fields of a `Selection`."""
-    return args.where, tuple(args.state), args.commit, args.name, args.tagged, args.archived
-
-
-def changes_labels(args: argparse.Namespace) -> bool:
-    """Whether tags, notes or the archived mark are changed."""
-    asked = args.tag or args.untag or args.note is not None or args.archive or args.unarchive
-    return bool(asked)
-
-
 def options() -> argparse.ArgumentParser:
     """The command's options."""
     parser = CommandParser("zoerefine runs", DESCRIPTION, EXAMPLES, USUAL)
@@ -144,31 +141,13 @@ def options() -> argparse.ArgumentParser:
 
 def check_options(args: argparse.Namespace) -> None:
     """Raises `UserError` for options that do not fit together."""
-    from zoerefine.lab.listing.labels import check_note, check_tag
-
-    for tag in [*args.tag, *args.untag]:
-        check_tag(tag)
-    check_note(args.note or "")
-    rule = args.keep_best is not None or args.older_than is not None
-    if args.remove and not (rule or args.runs or any(filters(args))):
-        raise UserError("--remove needs runs, a filter such as --state failed, or a rule: "
-                        "--keep-best N, --older-than DAYS")  # fmt: skip
-    if (rule or args.yes or args.maximize) and not args.remove:
-        raise UserError("--keep-best, --older-than, --maximize and --yes belong to --remove")
-    if args.remove and (args.tag or args.untag or args.note is not None):
-        raise UserError("--remove cannot be given with --tag, --untag or --note")
-    in_trash = args.restore is not None or args.empty_trash
-    if in_trash and (changes_labels(args) or any(filters(args)) or args.limit is not None):
-        raise UserError("--restore and --empty-trash only take folders of runs")
-    if (args.keep_best or 0) < 0 or (args.limit or 0) < 0:
-        raise UserError("--keep-best and --limit must not be negative")
-    if args.limit is not None and (args.remove or changes_labels(args)):
-        raise UserError(
-            "--limit only shortens the list: name runs, or give a filter such as --name"
-        )
+    check_changes(args)
+    changes = args.remove or args.restore is not None or args.empty_trash or changes_labels(args)
+    if (args.limit or 0) < 0:
+        raise UserError("--limit must not be negative")
     if args.watch and changes_labels(args):
         raise UserError("--watch changes nothing: leave out the other options")
-    if args.json and (args.watch or args.remove or in_trash or changes_labels(args)):
+    if args.json and (args.watch or changes):
         raise UserError("--json is for the list: leave out --watch and the options of changes")
     if args.watch and not sys.stdout.isatty():
         raise UserError("--watch needs a terminal")

@@ -16,6 +16,43 @@ if TYPE_CHECKING:
     from zoerefine.lab.listing.table import RunRow
 
 
+def filters(args: argparse.Namespace) -> tuple[str, tuple[str, ...], str, str, str, bool]:
+    """What the options select, as the fields of a `Selection`."""
+    return args.where, tuple(args.state), args.commit, args.name, args.tagged, args.archived
+
+
+def changes_labels(args: argparse.Namespace) -> bool:
+    """Whether tags, notes or the archived mark are changed."""
+    asked = args.tag or args.untag or args.note is not None or args.archive or args.unarchive
+    return bool(asked)
+
+
+def check_changes(args: argparse.Namespace) -> None:
+    """Raises `UserError` for options of changes that do not fit together, or name too little."""
+    from zoerefine.lab.listing.labels import check_note, check_tag
+
+    for tag in [*args.tag, *args.untag]:
+        check_tag(tag)
+    check_note(args.note or "")
+    rule = args.keep_best is not None or args.older_than is not None
+    if args.remove and not (rule or args.runs or any(filters(args))):
+        raise UserError("--remove needs runs, a filter such as --state failed, or a rule: "
+                        "--keep-best N, --older-than DAYS")  # fmt: skip
+    if (rule or args.yes or args.maximize) and not args.remove:
+        raise UserError("--keep-best, --older-than, --maximize and --yes belong to --remove")
+    if args.remove and (args.tag or args.untag or args.note is not None):
+        raise UserError("--remove cannot be given with --tag, --untag or --note")
+    if (args.keep_best or 0) < 0:
+        raise UserError("--keep-best must not be negative")
+    in_trash = args.restore is not None or args.empty_trash
+    if in_trash and (changes_labels(args) or any(filters(args)) or args.limit is not None):
+        raise UserError("--restore and --empty-trash only take folders of runs")
+    if args.limit is not None and (args.remove or changes_labels(args)):
+        raise UserError(
+            "--limit only shortens the list: name runs, or give a filter such as --name"
+        )
+
+
 def change(rows: "list[RunRow]", args: argparse.Namespace) -> int:
     """Change the labels of the selected runs; exit code 1 where that fails for some."""
     from zoerefine.lab.listing.labels import change_labels

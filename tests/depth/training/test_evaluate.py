@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from zoerefine.base.registries import LOSS_TERMS
 from zoerefine.depth.data.cache.cache import BROKEN
 from zoerefine.depth.data.cache.pack import build_cache
-from zoerefine.depth.data.frame_order import follows
+from zoerefine.depth.data.frame_names import follows
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.loading.loader import Loader
 from zoerefine.depth.data.loading.prefetch import Prefetcher

@@ -15,13 +15,8 @@ from tests.lab.search.test_claims import Killed, kill_at_write
 from zoerefine.depth.study.trials import OwnTraining
 from zoerefine.lab.search import worker
 from zoerefine.lab.search.space.checks import PACKAGES
-from zoerefine.lab.search.study.claims import (
-    claim_trial,
-    complete,
-    count_begun,
-    put_back,
-    requeue_trials_of,
-)
+from zoerefine.lab.search.study.claims import claim_trial, complete, put_back, requeue_trials_of
+from zoerefine.lab.search.study.ending import count_begun
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
 from zoerefine.lab.search.subject import TrialOutcome
 

@@ -9,14 +9,8 @@ from rich.console import Console
 from tests.lab.search.conftest import SPACE, configs_of_rates, end
 from zoerefine.base.errors import UserError
 from zoerefine.lab.search.progress import live_table, log, log_changes, make_table, study_progress
-from zoerefine.lab.search.study.claims import (
-    claim_trial,
-    complete,
-    early_end,
-    fail,
-    prune,
-    requeue_trials_of,
-)
+from zoerefine.lab.search.study.claims import claim_trial, complete, fail, prune, requeue_trials_of
+from zoerefine.lab.search.study.ending import early_end
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try
 from zoerefine.lab.search.subject import TrialOutcome
 

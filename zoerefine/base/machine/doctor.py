@@ -15,10 +15,9 @@ import numpy as np
 import torch
 
 from zoerefine.base.machine.container import cpu_quota, memory_left
-from zoerefine.base.machine.cores import usable_cores
+from zoerefine.base.machine.cores import SETTINGS, usable_cores
 from zoerefine.base.machine.device import has_amx, has_bf16
 from zoerefine.base.machine.memory import aligned_empty, free_memory
-from zoerefine.base.machine.openmp import SETTINGS
 
 SAMPLE_BYTES = 256 * 2**20  # copied or read to measure a speed
 ROUNDS = 3  # of a measurement; the fastest counts

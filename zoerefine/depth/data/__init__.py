@@ -8,7 +8,7 @@ OPEN = (
     "cache",
     "dataset",
     "depth_codec",
-    "frame_order",
+    "frame_names",
     "inspect",
     "intrinsics",
     "layouts",

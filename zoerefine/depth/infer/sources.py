@@ -27,7 +27,7 @@ from zoerefine.base.files.own_files import refuse_foreign
 from zoerefine.base.messages import say, warn
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.depth_codec import SCALE, ZOEDEPTH
-from zoerefine.depth.data.frame_order import number_order
+from zoerefine.depth.data.frame_names import number_order
 from zoerefine.depth.data.intrinsics import Cameras, needs_intrinsics
 from zoerefine.depth.data.layouts.readers import stated_intrinsics
 from zoerefine.depth.data.networks import load_network

@@ -20,8 +20,8 @@ from werkzeug.wrappers import Request, Response
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.own_files import refuse_foreign
 from zoerefine.base.progress import track
+from zoerefine.depth.data.frame_names import UNPRINTABLE
 from zoerefine.depth.data.intrinsics import Intrinsics
-from zoerefine.depth.data.layouts.readers import UNPRINTABLE
 from zoerefine.depth.data.networks.pseudo_source import PseudoSource
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.infer.room import FrameDepth, Measuring, Room, depth_of, measured_room

@@ -17,7 +17,7 @@ from zoerefine.depth.study.trials import OwnTraining, read_criteria
 from zoerefine.depth.training.job import find_data
 from zoerefine.lab.search.plan import first_facts, first_lines, plan_facts, plan_lines
 from zoerefine.lab.search.space.space import Parameter
-from zoerefine.lab.search.study.claims import planned_trials
+from zoerefine.lab.search.study.ending import planned_trials
 
 TIMED_STEPS = 4  # after one that is not timed
 

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 from zoerefine.base.errors import KILLED, UserError
 from zoerefine.base.files.atomic import write_text
-from zoerefine.base.machine.openmp import share_cores
+from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.messages import say
 from zoerefine.base.run_dir import RUN_FOLDER, RunDir
 from zoerefine.lab.launch.process.child import (

@@ -12,7 +12,7 @@ from typing import Any
 
 from zoerefine.base.files.atomic import create_ignored_folder, replacing, write_json
 from zoerefine.base.files.file_lock import Wait
-from zoerefine.base.machine.openmp import share_cores
+from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.messages import say
 from zoerefine.base.run_dir import ATTEMPT, NODE, RunDir, link_latest
 from zoerefine.lab.launch import job_module

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 from pathlib import Path
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.machine.openmp import SETTINGS, forget_choice
+from zoerefine.base.machine.cores import SETTINGS, forget_choice
 from zoerefine.base.machine.processor import INSTRUCTIONS
 from zoerefine.base.messages import warn
 from zoerefine.base.run_dir import CALLER_FOLDER, NODE, RUN_FOLDER, SEED, RunDir

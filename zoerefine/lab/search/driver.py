@@ -22,8 +22,9 @@ from zoerefine.lab.launch.queue.executor import NO_RESOURCES, ExecutorBusy, Reso
 from zoerefine.lab.launch.queue.job_queue import leave_to_cluster
 from zoerefine.lab.search.progress import study_progress
 from zoerefine.lab.search.space.space import suggest
-from zoerefine.lab.search.study.claims import early_end, is_over, requeue_trials_of
+from zoerefine.lab.search.study.claims import requeue_trials_of
 from zoerefine.lab.search.study.earlier import open_earlier
+from zoerefine.lab.search.study.ending import early_end, is_over
 from zoerefine.lab.search.study.enqueue import enqueue, params_to_try, take_trials
 from zoerefine.lab.search.study.storage import waits_for_run
 from zoerefine.lab.search.study.study import Study

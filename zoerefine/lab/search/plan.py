@@ -9,7 +9,7 @@ from zoerefine.base.config.study_keys import StudyKeys
 from zoerefine.base.messages import counted
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.search.space.space import Parameter, Range, size_of
-from zoerefine.lab.search.study.claims import planned_trials
+from zoerefine.lab.search.study.ending import planned_trials
 from zoerefine.lab.search.study.trials import Criteria
 from zoerefine.lab.search.subject import Subject
 

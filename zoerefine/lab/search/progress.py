@@ -18,8 +18,8 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.messages import is_hidden, say
 from zoerefine.base.progress import duration
 from zoerefine.base.run_dir import RunDir
-from zoerefine.lab.search.study.claims import count_begun, may_begin, planned
 from zoerefine.lab.search.study.earlier import load_study
+from zoerefine.lab.search.study.ending import count_begun, may_begin, planned
 from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import (
     STATE_WORDS,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoerefine.base.errors import UserError
+from zoerefine.base.machine.cores import share_cores
 from zoerefine.base.machine.memory import GPU_WORKERS
-from zoerefine.base.machine.openmp import share_cores
 from zoerefine.base.run_dir import RUN_FOLDER
 from zoerefine.lab.launch.queue.executor import Resources
 from zoerefine.lab.launch.record.provenance import query_gpus

@@ -27,7 +27,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json, write_json
 from zoerefine.base.machine.memory import PAGE, aligned_empty, free_memory
 from zoerefine.depth.data.dataset import Clip
-from zoerefine.depth.data.frame_order import follows
+from zoerefine.depth.data.frame_names import follows
 from zoerefine.depth.data.metric_points import MAX_POINTS
 from zoerefine.depth.data.networks.pseudo_source import UNKNOWN, PseudoSource, source_from_json
 

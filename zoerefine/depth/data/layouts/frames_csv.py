@@ -23,7 +23,7 @@ from zoerefine.base.files.atomic import replacing
 from zoerefine.base.files.images import read_values
 from zoerefine.depth.data.dataset import Clip, Dataset, Frame
 from zoerefine.depth.data.depth_codec import MILLIMETRES, DepthEncoding
-from zoerefine.depth.data.frame_order import in_order
+from zoerefine.depth.data.frame_names import in_order
 from zoerefine.depth.data.intrinsics import Intrinsics, checked_intrinsics
 from zoerefine.depth.data.layouts.csv_table import CsvTable, Row
 from zoerefine.depth.data.metric_points import refuse_depth_as_points

@@ -15,7 +15,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import picture_size
 from zoerefine.depth.data.dataset import Clip, Dataset, Frame
 from zoerefine.depth.data.depth_codec import HABITATDYN
-from zoerefine.depth.data.frame_order import in_order
+from zoerefine.depth.data.frame_names import in_order
 from zoerefine.depth.data.intrinsics import Intrinsics
 from zoerefine.depth.data.layouts.recordings import files_by_stem, read_text, without_picture
 

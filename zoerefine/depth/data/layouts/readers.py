@@ -1,8 +1,6 @@
 """Opens a data set: finds which of the registered layouts a folder has."""
 
 import os
-import re
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -14,12 +12,10 @@ from zoerefine.base import registries
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.dataset import Dataset, Frame, picture_digests
 from zoerefine.depth.data.depth_codec import DepthEncoding
+from zoerefine.depth.data.frame_names import check_names
 from zoerefine.depth.data.intrinsics import Intrinsics
 
 LEVELS = 6  # from a picture's folder upwards: HabitatDyn's need five
-MAX_NAME_BYTES = 200  # file systems allow 255, with a suffix
-# Control characters, halves of characters that no UTF-8 has, and changes of the text's direction.
-UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class Layout(Protocol):
@@ -69,38 +65,6 @@ def open_dataset(root: str | Path) -> Dataset:
         raise UserError(f"{root} holds no frames")
     check_names(dataset)
     return dataset
-
-
-def check_names(dataset: Dataset) -> None:
-    """Raises `UserError` for names that make a path outside the folder, that cannot be printed, or
-    that differ only by spaces or by how a letter with an accent is stored; those of scenes also by
-    case, `_`, `-` or leading zeros.
-
-    Pseudo depth is written to paths with the names of clips and frames, and messages show them.
-    """
-    frames = {frame.name for frame in dataset.frames}
-    clips = {name for clip in dataset.clips for name in (clip.name, clip.scene)}
-    for what, names in (("frame", frames), ("clip or scene", clips)):
-        for name in names:
-            named = f"{dataset.root}: the {what} {name[:MAX_NAME_BYTES]!a}"
-            if UNPRINTABLE.search(name):
-                raise UserError(f"{named} has control characters or is not UTF-8: rename it")
-            if len(name.encode()) > MAX_NAME_BYTES:
-                raise UserError(f"{named} has more than {MAX_NAME_BYTES} bytes: rename it")
-            if name.startswith("/") or ".." in name.split("/"):
-                raise UserError(f"{named} leads out of the folder: rename it")
-    for what in ("scene", "clip"):
-        seen: dict[str, str] = {}
-        for name in sorted({getattr(frame, what) for frame in dataset.frames}):
-            plain = unicodedata.normalize("NFC", name)
-            if what == "scene":
-                plain = re.sub(r"(?<![0-9.])0+(?=[0-9])", "", re.sub("[_-]", " ", plain.casefold()))
-            other = seen.setdefault(" ".join(plain.split()), name)
-            if other != name:
-                raise UserError(
-                    f"{dataset.root}: the {what}s {other!a} and {name!a} look alike, and one room "
-                    "could be trained and tested on: write them the same"
-                )
 
 
 def load_layout(name: str) -> Layout:
