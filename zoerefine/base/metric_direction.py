@@ -15,19 +15,20 @@ BEST_AT = re.compile(r"(val|test)(?:_scenes)?\.(.+\.)?coverage(90)")  # percent
 HIGHER = {
     *("acc", "accuracy", "precision", "recall", "f1", "auc", "auroc", "auprc", "r2"),
     *("iou", "miou", "dice", "map", "ap", "ndcg", "mrr", "psnr", "ssim", "bleu", "rouge"),
-    *("meteor", "cider", "spice", "reward"),
+    *("meteor", "cider", "spice", "reward", "return", "returns", "success", "top"),
+    *("score", "mcc", "kappa", "sensitivity", "specificity"),
 }
 LOWER = {
     *("loss", "losses", "error", "err", "mae", "mse", "rmse", "rmsle", "mape", "smape"),
-    *("lpips", "fid", "wer", "cer", "perplexity", "ppl", "nll"),
+    *("lpips", "fid", "wer", "cer", "perplexity", "ppl", "nll", "brier"),
 }
-NO_WORD = re.compile(r"[^a-z0-9]+")
+NO_WORD = re.compile(r"[^A-Za-z0-9]+")
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def warn_of_direction(metric: str, maximize: bool) -> None:
     """Warn where a metric's name says that the other direction is the better one."""
-    words = set(NO_WORD.split(metric.lower()))
-    words |= {word.rstrip("0123456789") for word in words}
+    words = words_of(metric)
     is_higher = bool(words & HIGHER) or HIGHER_IS_BETTER.fullmatch(metric) is not None
     is_lower = bool(words & LOWER)
     if is_higher and not is_lower and not maximize:
@@ -35,6 +36,16 @@ def warn_of_direction(metric: str, maximize: bool) -> None:
     elif is_lower and not is_higher and maximize:
         warn(f"the highest {metric} counts as the best, by --maximize: leave it out where lower "
              "is better")  # fmt: skip
+
+
+def words_of(metric: str) -> set[str]:
+    """The words in a name: of `rocAuc` roc and auc, of `meanIoU` iou, too, of `top5` top, too."""
+    words = set()
+    for part in NO_WORD.split(metric):
+        starts = [0, *(found.start() for found in CAMEL.finditer(part))]
+        words |= {part[start:].lower() for start in starts}
+        words |= {word.lower() for word in CAMEL.split(part)}
+    return words | {word.rstrip("0123456789") for word in words}
 
 
 def is_maximized(metric: str, asked: bool) -> bool:

@@ -545,6 +545,10 @@ def test_seeds_that_failed_are_missing_in_a_mean(foreign, tmp_path):
     ("name", "maximize", "line"),
     [
         ("val_acc", False, "the lowest val_acc counts as the best: give --maximize"),
+        ("testAUC", False, "the lowest testAUC counts as the best: give --maximize"),
+        ("meanIoU", False, "the lowest meanIoU counts as the best: give --maximize"),
+        ("valTop5", False, "the lowest valTop5 counts as the best: give --maximize"),
+        ("brier_score", False, ""),
         ("test/mIoU", False, "the lowest test/mIoU counts"),
         ("acc@1", False, "the lowest acc@1 counts"),
         ("val_loss", True, "the highest val_loss counts as the best, by --maximize"),
