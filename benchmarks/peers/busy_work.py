@@ -66,10 +66,11 @@ def inference(folder: Path) -> Work:
     from zoerefine.depth.infer.sources import DepthFiles, open_source
 
     engine, out = load_bundle(folder / "torchscript.ts"), folder / f"out-{os.getpid()}"
+    source = open_source(str(folder / "world" / habitatdyn.RGB))
     job = Inference(
         engine,
-        open_source(str(folder / "world" / habitatdyn.RGB)),
-        DepthFiles(folder / "world" / habitatdyn.ZOE),
+        source,
+        DepthFiles(folder / "world" / habitatdyn.ZOE, source),
         ResultFolder(out, engine.digest, engine.manifest["commit"]),
     )
 

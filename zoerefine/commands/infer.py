@@ -264,7 +264,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
         refuse_foreign(filter(None, [path]), option)
     results.refuse_foreign_files(source.names, bool(args.eval), not args.depth)
     pseudo: PseudoDepth = (
-        DepthFiles(args.depth)
+        DepthFiles(args.depth, source)
         if args.depth
         else load_network_depth(args.depth_model, args.out / PSEUDO_DEPTH, cameras)
     )

@@ -76,7 +76,7 @@ def open_session(args: argparse.Namespace) -> "Session":
     pseudo: PseudoDepth
     if args.depth:
         check_files(source, args.depth, "pseudo depth")
-        pseudo = DepthFiles(args.depth)
+        pseudo = DepthFiles(args.depth, source)
     else:
         pseudo = load_network_depth(args.depth_model, args.file.parent, lambda: cameras)
     recording = Recording(engine, source, pseudo)

@@ -3,6 +3,7 @@
 import re
 import struct
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import av
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 from PIL import ExifTags, Image
 
+from zoerefine.base.files.images import write_png
 from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.networks.add_pseudo import PICTURE
 from zoerefine.depth.infer.video_damage import check_video, predicted_from
 
 
@@ -40,6 +43,19 @@ def test_a_video_is_refined_frame_by_frame(infer, make_video, engine):
     Path("out/depth/000003.png").unlink()
     again = infer("--rgb", video, "--depth", "zoe", "--out", "out")
     assert "1 frames refined, 9 kept" in again.out
+
+
+def test_depth_that_was_made_for_another_picture_is_left_out(infer, make_pair):
+    for name in "ab":
+        make_pair(f"k/{name}")
+        picture, zoe = Path(f"rgb/k/{name}.jpg"), Path(f"zoe/k/{name}.png")
+        write_png(zoe, read_zoe(zoe), {PICTURE: sha256(picture.read_bytes()).hexdigest()})
+    words = ("--rgb", "rgb", "--depth", "zoe", "--out", "out")
+    infer(*words)
+    Image.open("rgb/k/b.jpg").rotate(180).save("rgb/k/b.jpg")
+    done = infer(*words, code=1)
+    assert "k/b.png was made for another picture than rgb/k/b.jpg is now" in done.err
+    assert "0 frames refined, 1 kept, 1 left out" in done.out
 
 
 def test_clips_behind_links_are_refined_and_a_circle_of_links_ends(infer, make_pair, tmp_path):
@@ -333,6 +349,12 @@ def test_files_of_a_video_that_count_from_1_are_refused(infer, make_video, kind)
     assert "from 000001 to 000004, and the 4 frames of " in done.err
     assert "a.mp4 are 000000 to 000003: rename the files" in done.err
     assert not Path("out").exists()
+    (Path(names[kind]) / "000004.png").rename("last.png")
+    done = infer(*words, code=1 if kind == "depth" else 0)
+    assert (
+        f"{names[kind]} has " in done.err and "if the files count from 1, rename them" in done.err
+    )
+    Path("last.png").rename(Path(names[kind]) / "000004.png")
     first = Path(names[kind]) / "000000.png"
     first.write_bytes((Path(names[kind]) / "000001.png").read_bytes())
     done = infer(*words)

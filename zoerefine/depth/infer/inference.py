@@ -41,6 +41,7 @@ FRAMES_AHEAD = 16  # decoded before the engine takes them, or waiting in an inco
 # refines it on the CPU, it takes about 70. With this number a limit of a quarter of the free memory
 # holds in both cases.
 BYTES_PER_PIXEL = 30
+NEARLY_ALL = 0.9
 VIDEO_FRAME = re.compile(r"[0-9]{6,}")  # the name of one
 
 LeaveOut = Callable[[str, object], None]  # records a frame's name, and why it cannot be refined
@@ -107,7 +108,7 @@ class Inference:
 def check_files(
     source: FrameSource, folder: Path, what: str, suffixes: Sequence[str] = (".png",)
 ) -> None:
-    """Warns of files beyond the last frame of a video.
+    """Warns of files beyond the last frame of a video, and of those of nearly all that begin at 1.
 
     Raises `UserError` as `check_pairs`, where they count a video's frames from 1, and where they
     are the pictures.
@@ -122,6 +123,13 @@ def check_files(
     files = [path.stem for path in folder.iterdir() if path.suffix in suffixes]
     numbers = sorted(int(name) for name in files if VIDEO_FRAME.fullmatch(name))
     if numbers[-1] < source.count:
+        if numbers == [*range(1, len(numbers) + 1)] and len(numbers) >= int(
+            NEARLY_ALL * source.count
+        ):
+            warn(
+                f"{folder} has {what} from 000001 to {numbers[-1]:06d}, and the frames of "
+                f"{source.label} begin at 000000: if the files count from 1, rename them"
+            )
         return
     if numbers[0] == 1:
         raise UserError(

@@ -31,6 +31,7 @@ from zoerefine.depth.data.frame_names import number_order
 from zoerefine.depth.data.intrinsics import Cameras, needs_intrinsics
 from zoerefine.depth.data.layouts.readers import stated_intrinsics
 from zoerefine.depth.data.networks import load_network
+from zoerefine.depth.data.networks.add_pseudo import require_picture
 from zoerefine.depth.data.networks.pseudo_source import (
     DepthNetwork,
     PseudoSource,
@@ -301,9 +302,10 @@ def file_fingerprint(path: Path) -> str:
 
 @dataclass(frozen=True)
 class DepthFiles:
-    """16-bit PNG files, metres * 256, in one folder, with the names of the pictures."""
+    """16-bit PNG files, metres * 256, in one folder, with the names of the pictures of a source."""
 
     folder: Path
+    pictures: FrameSource
 
     def path(self, name: str) -> Path:
         """The file of a frame."""
@@ -314,7 +316,11 @@ class DepthFiles:
         return file_fingerprint(self.path(name))
 
     def read(self, name: str, inputs: str) -> np.ndarray | None:
-        """uint16 [H, W], metres * 256. Raises `UserError` for a file that cannot be read."""
+        """uint16 [H, W], metres * 256. Raises `UserError` for a file that cannot be read, or that
+        was made for another picture.
+        """
+        if isinstance(self.pictures, PictureFiles):
+            require_picture(self.pictures.files[name], self.path(name))
         return read_zoe(self.path(name))
 
     def source(self, names: Iterable[str]) -> PseudoSource:

@@ -1,6 +1,6 @@
 """Runs a depth network over the pictures of a data set that have no pseudo depth."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
 from itertools import groupby
@@ -32,18 +32,34 @@ def lacks_pseudo_depth(frame: Frame, path: Path | None) -> bool:
 def require_made_for(frame: Frame) -> None:
     """Raises `UserError` for pseudo depth of ours that another picture or camera has."""
     if frame.zoe and (other := made_for(frame, frame.zoe)):
-        raise UserError(f"{frame.zoe} was made for {other}: run data pseudo")
+        raise not_made_for(other, frame.zoe)
+
+
+def require_picture(picture: Path, zoe: Path) -> None:
+    """Raises `UserError` where a file of pseudo depth of ours is of another picture."""
+    if other := other_picture(picture, png_text(zoe)):
+        raise not_made_for(other, zoe)
+
+
+def not_made_for(other: str, zoe: Path) -> UserError:
+    return UserError(f"{zoe} was made for {other}: run data pseudo")
 
 
 def made_for(frame: Frame, path: Path) -> str:
     """What differs between a frame and what its pseudo depth says it was made for; else empty."""
     text = png_text(path)
-    camera, picture = text.get(CAMERA), text.get(PICTURE)
+    camera = text.get(CAMERA)
     if None not in (camera, frame.intrinsics) and camera != str(frame.intrinsics):
         return f"another camera than {frame.intrinsics}"
-    if picture and picture != sha256(file_bytes(frame.rgb)).hexdigest():
-        return f"another picture than {frame.rgb} is now"
-    return ""
+    return other_picture(frame.rgb, text)
+
+
+def other_picture(picture: Path, text: Mapping[str, str]) -> str:
+    """Empty where pseudo depth with this text was made for a picture as it is now."""
+    digest = text.get(PICTURE)
+    if digest in (None, sha256(file_bytes(picture)).hexdigest()):
+        return ""
+    return f"another picture than {picture} is now"
 
 
 def add_pseudo_depth(dataset: Dataset, network: sources.DepthNetwork, batch: int) -> int:
