@@ -128,7 +128,7 @@ def test_help_wraps_its_description_and_keeps_the_lines_of_examples(monkeypatch,
         main(["run", "--help"])
     shown = capsys.readouterr().out
     assert max(map(len, shown.partition("\nexamples")[0].splitlines())) <= 80
-    assert "\n  zoerefine run --clean --older-than 14\n" in shown
+    assert "\n  zoerefine run --clean --older-than 14 --yes\n" in shown
 
 
 def test_no_option_and_no_key_is_lost():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import UserError
-from zoerefine.base.messages import is_quiet
+from zoerefine.base.messages import counted, is_quiet, say
 from zoerefine.base.yaml.keys import paired
 from zoerefine.commands.options import (
     SHARED,
@@ -30,6 +30,7 @@ from zoerefine.lab.launch.housekeeping import (
     print_cluster_jobs,
     print_stored,
     stored_folders,
+    to_clean,
 )
 from zoerefine.lab.launch.job import NO_CONFIG, OPTIONS, Job, usual_overrides, with_tuples
 from zoerefine.lab.launch.launcher import launch
@@ -59,7 +60,7 @@ examples, after `zoerefine data synthesize data/synthetic`; --repo may be any gi
       --seeds 0:2 --parallel 2 DATA.ROOT data/synthetic
   zoerefine run --repo . --commit HEAD --config configs/demo.yaml --overrides file \\
       TRAIN.EPOCHS 2 +DATA.ROOT data/synthetic
-  zoerefine run --clean --older-than 14
+  zoerefine run --clean --older-than 14 --yes
 
 a script without a config, called with --lr=0.2:
   zoerefine run --repo . --commit HEAD --module train.py lr 0.2
@@ -75,9 +76,13 @@ def main(argv: Sequence[str]) -> int:
     args, arguments = parsed(parser(), argv)
     home = home_folder(args.home)
     if args.list or args.clean:
-        if args.clean:
+        if args.clean and args.yes:
             removed = clean(home, args.older_than, args.keep, args.discard)
             print_stored(removed, "removed from", home)
+        elif args.clean:
+            found = to_clean(home, args.older_than, args.keep)
+            print_stored(found, "would be removed from", home)
+            say(f"--yes removes {counted(len(found), 'folder')}, of every repository")
         else:
             print_stored(stored_folders(home), "kept in", home)
         if args.list:
@@ -135,8 +140,9 @@ def parser() -> argparse.ArgumentParser:
     add("--list", action="store_true",
         help="list the workspaces, environments and mirrors on disk")  # fmt: skip
     add("--clean", action="store_true",
-        help="remove them, except those that a run is using and workspaces with files that "
-        "were not collected")  # fmt: skip
+        help="print which of them no run is using; with --yes remove these, but workspaces with "
+        "files that were not collected")  # fmt: skip
+    add("--yes", action="store_true", help="with --clean: remove, do not only print")
     add("--discard", action="store_true",
         help="with --clean: delete these files, too")  # fmt: skip
     add("--older-than", type=days, default=0, metavar="DAYS",

@@ -10,6 +10,7 @@ import pytest
 
 from tests.depth.data.conftest import constant_network
 from zoerefine.base import registries
+from zoerefine.base.config import load_config
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import read_rgb, write_png
 from zoerefine.depth.data.cache.decode import read_depth, read_objects, read_zoe
@@ -22,6 +23,7 @@ from zoerefine.depth.data.layouts import habitatdyn
 from zoerefine.depth.data.layouts.readers import open_dataset, stated_encodings
 from zoerefine.depth.data.networks.add_pseudo import CAMERA, add_pseudo_depth
 from zoerefine.depth.infer.sources import open_source
+from zoerefine.depth.training.job import prepare
 
 DEPTH = np.full((6, 8), 2000, np.uint16)
 DEPTH[0, 0] = 0
@@ -124,9 +126,17 @@ def test_16_bit_depth_is_in_millimetres_unless_its_unit_is_stated(listed):
 
 
 @pytest.mark.parametrize(("unit", "warned"), [("0.002", False), ("0.1", True), ("0.001", True)])
-def test_a_unit_that_pseudo_depth_contradicts_is_warned_of(listed, unit, warned):
+def test_a_unit_that_pseudo_depth_contradicts_is_warned_of(listed, unit, warned, tmp_path, capsys):
     folder = listed(HEADER + ",depth_unit_m", f"{LINE},{unit}")
-    assert ("is one of them in another unit?" in inspect(open_dataset(folder))[0]) == warned
+    asked = "times the true depth: is one of them in another unit?"
+    assert (asked in inspect(open_dataset(folder))[0]) == warned
+    for mode in ("build", "build", "fill", "off"):  # the second one is packed already
+        root = tmp_path / mode
+        words = ["DATA.ROOT", folder, "DATA.VAL_FRACTION", 0, "DATA.TEST_FRACTION", 0,
+                 "CACHE.MODE", mode, "CACHE.ROOT", root]  # fmt: skip
+        prepare(load_config("demo", list(map(str, words))))
+        found = [line for line in capsys.readouterr().err.splitlines() if asked in line]
+        assert [f"{folder}: pseudo depth is " in line for line in found] == [True] * warned
 
 
 def test_8_bit_depth_is_refused_unless_its_unit_is_stated(listed):

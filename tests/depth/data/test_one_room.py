@@ -9,6 +9,7 @@ from zoerefine.base.files.images import read_rgb
 from zoerefine.depth.data.dataset import Clip
 from zoerefine.depth.data.inspect.inspection import inspect
 from zoerefine.depth.data.inspect.one_room import (
+    RoomComparison,
     compare_rooms,
     features,
     matching_points,
@@ -46,6 +47,12 @@ def test_clips_of_many_rooms_are_not_taken_for_one(many_rooms):
     report, _ = inspect(many_rooms)
     assert "no sign that all 4 clips show one room" in report
     assert "WARNING" not in report
+
+
+def test_three_short_clips_of_a_real_kitchen_are_one_room():
+    """They shared 19 points; different rooms share 11 at most."""
+    assert RoomComparison(19, 3, 3).is_one_room
+    assert not RoomComparison(11, 3, 3).is_one_room
 
 
 def test_one_clip_of_another_room_is_enough_for_no_warning(one_room, many_rooms):

@@ -133,6 +133,18 @@ def test_the_truth_is_in_the_unit_that_its_data_set_states(infer, truth):
         assert report["refined"] == pytest.approx(expected(stated_m)["refined"], rel=1e-9)
 
 
+@pytest.mark.parametrize(("units", "lines"), [(1000, 0), (5000, 1), (256, 1)])
+def test_a_truth_that_seems_to_be_in_another_unit_is_asked_about(infer, truth, units, lines):
+    """TUM's unit, and that of pseudo depth; 16 bits are read as millimetres."""
+    for name, truth_m in metres_of_8_bits(truth).items():
+        assert cv2.imwrite(str(truth / name), np.rint(truth_m * units).astype(np.uint16))
+    found = infer(*FOLDERS, "--eval", "truth").err.splitlines()
+    asked = [line for line in found if "--eval truth: pseudo depth is " in line]
+    assert len(asked) == lines
+    for line in asked:
+        assert " times the true depth: is one of them in another unit? Every metric" in line
+
+
 def test_kept_frames_count_like_newly_refined_ones(infer, truth):
     infer(*FOLDERS)
     Path("out/depth/0000/00000.png").unlink()

@@ -239,7 +239,7 @@ def test_points_of_calls_in_another_unit_are_refused_or_asked_about_once(bundle,
     for _ in range(40):
         refiner(rgb, zoe_m, feet)
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("warning: metric points: 16 of 16 pictures are about 3.3 times what is")
+    assert line.startswith("warning: metric points: 16 of 16 pictures are about 3.28 times what is")
 
 
 @pytest.mark.parametrize(

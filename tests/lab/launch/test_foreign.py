@@ -51,7 +51,7 @@ def test_outputs_in_the_workspace_are_collected_and_survive_clean(
     by_hand = repository.run_by_hand(tmp_path / "by hand", epochs=3)
     words = repository.set(epochs=3)
     run_foreign(repository, *words)
-    run_zoerefine(tmp_path, "run", "--clean")
+    run_zoerefine(tmp_path, "run", "--clean", "--yes")
     assert not list((tmp_path / "home").glob("workspaces/*/*/"))
     left = run_foreign.run.left
     assert repository.final(left) == by_hand

@@ -31,7 +31,7 @@ def test_a_launch_removes_what_a_killed_one_had_half_written(launch, command, tm
     path = os.pathsep.join([str(tmp_path / "killer"), *filter(None, [os.getenv("PYTHONPATH")])])
     launch(env={"PYTHONPATH": path, "KILL_AT": name}, code=-signal.SIGKILL)
     launch()
-    command("run", "--clean")
+    command("run", "--clean", "--yes")
     hidden = {path.name for path in tmp_path.rglob(".*")}
     assert hidden <= {".lock", ".provenance.lock", ".gitignore", ".git", ".use"}
 
@@ -58,7 +58,7 @@ def test_the_same_command_succeeds_after_kill_9_at_any_moment(
     steps = [line.split()[0] for line in (run.path / "steps.txt").read_text().splitlines()]
     assert steps == [str(step) for step in range(12)]
     half_made = [path for path in home.rglob("*.tmp") if "objects" not in path.parts]
-    command("run", "--clean")
+    command("run", "--clean", "--yes")
     files = [path for path in home.rglob("*") if path.is_file() and path.stat().st_size]
     left = [path for path in files if path != home / ".gitignore"]
     assert left == [], half_made
@@ -81,7 +81,7 @@ def test_what_a_job_left_is_whole_after_kill_9_at_any_moment(
     found = {path.name: path.read_text() for path in run.left.rglob("*.txt")}
     assert found == {f"{number}.txt": str(number) for number in range(300)}
     assert len(json.loads(run.left_file.read_text())["files"]) == 300
-    command("run", "--clean")
+    command("run", "--clean", "--yes")
     assert not list(home.glob("workspaces/*/*/"))
 
 

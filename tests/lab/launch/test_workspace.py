@@ -69,6 +69,25 @@ def test_clean_keeps_what_is_in_use(enter, home, repository):
     assert (enter() / "job.py").exists()
 
 
+def test_clean_only_shows_what_it_would_remove_before_yes(enter, home, repository):
+    free = enter(run="b", commit=repository.second)
+    enter.leave()
+    used = enter(run="a")
+    command = ["run", "--clean", "--home", home]
+    shown = run_zoerefine(home.parent, *command)
+    assert free.name in shown.stdout and used.name not in shown.stdout
+    assert "mirror" not in shown.stdout.replace(str(home), "")  # a workspace borrows from it
+    assert "--yes removes 1 folder, of every repository" in shown.stderr
+    assert free.exists()
+    enter.leave()
+    shown = run_zoerefine(home.parent, *command, "--keep", "1")
+    assert used.name not in shown.stdout and free.exists()
+    would = run_zoerefine(home.parent, *command).stdout
+    removed = run_zoerefine(home.parent, *command, "--yes").stdout
+    assert sorted(would.splitlines()[1:]) == sorted(removed.splitlines()[1:])
+    assert stored_folders(home) == []
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [

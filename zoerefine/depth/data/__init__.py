@@ -8,6 +8,7 @@ OPEN = (
     "cache",
     "dataset",
     "depth_codec",
+    "depth_unit",
     "frame_names",
     "inspect",
     "intrinsics",

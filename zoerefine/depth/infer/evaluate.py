@@ -17,6 +17,7 @@ from zoerefine.base.progress import track
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.depth.data.cache.decode import read_truth_m
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, DepthEncoding, sixteen_bits
+from zoerefine.depth.data.depth_unit import question_of_truth, ratio_of
 from zoerefine.depth.data.layouts.readers import pictures_of_scenes, stated_encodings
 from zoerefine.depth.infer.inference import Done, Inference
 from zoerefine.depth.infer.results import STREAM
@@ -46,13 +47,13 @@ def evaluate(job: Inference, done: Done, truth: Path, refines: bool) -> dict[str
     farthest_m = job.engine.manifest.get("farthest_m", FARTHEST_M)
     names = ("pseudo", "points", "refined") if job.points else ("pseudo", "refined")
     sums = {name: DepthMetrics() for name in names}
-    left_out = []
+    left_out, unit_ratios = [], []
     encodings = truth_encodings(truth, compared)
     units = {unit_of(one, farthest_m) for one in encodings.values()}
     say(f"unit of the true depth: {', '.join(sorted(units))}")
 
-    def rows(name: str) -> list[Tensor] | UserError:
-        """A frame's metrics of each side, or the error of a damaged file."""
+    def rows(name: str) -> tuple[list[Tensor], float] | UserError:
+        """A frame's metrics of each side with its `ratio_of`, or the error of a damaged file."""
         try:
             zoe, refined = job.depths(name, done[name])
             truth_m = read_truth_m(truth / f"{name}.png", encodings[name], farthest_m)
@@ -67,7 +68,9 @@ def evaluate(job: Inference, done: Done, truth: Path, refines: bool) -> dict[str
             for depth_m in (*(one * ZOE_UNIT_M for one in (zoe, *by_points, refined)), truth_m)
         )
         mask = valid_pixels(true_m, zoe_m, farthest_m)
-        return [picture_metrics(one_m, true_m, mask, farthest_m) for one_m in (zoe_m, *others_m)]
+        sides = zoe_m, *others_m
+        found = [picture_metrics(one_m, true_m, mask, farthest_m) for one_m in sides]
+        return found, ratio_of(zoe * ZOE_UNIT_M, truth_m)
 
     with ThreadPoolExecutor(usable_cores()) as pool:
         for name, found in track(
@@ -80,8 +83,12 @@ def evaluate(job: Inference, done: Done, truth: Path, refines: bool) -> dict[str
                 left_out.append(name)
                 warn(f"{name} is not compared: {found}")
                 continue
-            for one, row in zip(sums.values(), found, strict=True):
+            known, ratio = found
+            unit_ratios.append(ratio)
+            for one, row in zip(sums.values(), known, strict=True):
                 one.add(row)
+    if question := question_of_truth(unit_ratios):
+        warn(f"--eval {truth}: {question}")
     metrics = {name: one.compute() for name, one in sums.items()}
     evaluated = [name for name in compared if name not in left_out]
     seen = {"training_scenes": training_scenes(job, evaluated)} if refines else {}

@@ -16,6 +16,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import check_pairs
 from zoerefine.base.messages import counted, warn
 from zoerefine.depth.data.cache.decode import read_zoe
+from zoerefine.depth.data.depth_unit import ask_unit, refuse_points_in_other_unit
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints, PointFiles
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.engine import tensors_by_arrays
@@ -30,7 +31,6 @@ from zoerefine.depth.infer.sources import (
 )
 from zoerefine.depth.infer.stream import ClipOrder, Place
 from zoerefine.depth.points.for_engines import VERSION, spread_without_points
-from zoerefine.depth.points.measured import ask_unit, refuse_points_in_other_unit
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,9 +14,9 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
+from zoerefine.depth.data.depth_unit import PointsOfCalls
 from zoerefine.depth.exporting import SPREAD_UNITS
 from zoerefine.depth.exporting.engine import on_gpu
-from zoerefine.depth.points.measured import PointsOfCalls
 
 if TYPE_CHECKING:  # importing this file does not import torch
     from torch import Tensor

@@ -12,10 +12,10 @@ from zoerefine.base.files import images
 from zoerefine.base.messages import say, warn
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.dataset import evenly_spaced
+from zoerefine.depth.data.depth_unit import ASKED_FRAMES, median_m
 from zoerefine.depth.data.networks.pseudo_source import PseudoSource, source_from_json
 from zoerefine.depth.infer.inference import POINTS_ALONE
 from zoerefine.depth.infer.results import BUNDLE
-from zoerefine.depth.points.measured import ASKED_FRAMES, median_m
 
 
 def check_source(bundle: Path, manifest: Mapping[str, Any], given: PseudoSource) -> None:

@@ -5,24 +5,15 @@ Importing this file does not import torch.
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from threading import Lock
 
 import numpy as np
 
 from zoerefine.base.errors import UserError
-from zoerefine.base.messages import one_line, warn
-from zoerefine.depth.data.dataset import evenly_spaced
-from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.base.messages import one_line
+from zoerefine.depth.data.depth_unit import UNITS, question_of_unit
 from zoerefine.depth.data.intrinsics import Intrinsics
-from zoerefine.depth.data.metric_points import (
-    MetricPoints,
-    read_points,
-    refuse_outside,
-    refuse_shares,
-)
+from zoerefine.depth.data.metric_points import refuse_outside
 from zoerefine.depth.points.measured_file import Measured
 from zoerefine.depth.points.room import (
     Measurement,
@@ -33,22 +24,8 @@ from zoerefine.depth.points.room import (
 )
 from zoerefine.depth.points.room_prior import CENTRE_M, NAMES, RoomPrior, features
 
-TOO_MUCH = 20.0  # times the predicted depth: all measurements are in another unit
-LEAST_POINTS = 3  # one or two may be of what is behind a window
 DOUBTFUL = 0.35  # of the weight of a measurement that agrees
-AS_IN_FEET = 2.0  # times the usual depth; 1.7 are in one room of twenty, and feet are 3.3
-FEET = 3.28
-# Millimetres read as metres * 256 are 3.9 times as far. Networks predict near things so far, too,
-# but in no room that was measured half of a frame beyond 5 m.
-AS_IN_MILLIMETRES = 0.4  # times the usual depth
-FAR_M = 5.0  # predicted, in the median
-# Zones in metres * 256, read as millimetres, are 0.26 times as far. In the median 0.44 was the
-# nearest of 62 rooms.
-AS_IN_256THS = 1 / 3  # times the predicted depth
-ASKED_SHARE = 0.3  # of all measurements that are so far: some of them may be in feet
-ASKED_FRAMES = 16  # of a folder or of a program's calls, by which their points are asked about
 LEAST_APART = 0.25  # of their depth: pixels nearer to each other may be on both sides of an edge
-UNITS = {"centimetres": 100.0, "millimetres": 1000.0}
 ALIKE = 1.5  # a factor between depths that agree
 
 Array = np.ndarray
@@ -95,6 +72,7 @@ def room_of(
         [error for one in used if (error := unit_error(one, prior.mean)) is not None],
         "measurements",
         [predicted_depth_m(one.features) for one in used],
+        may_be_zones=False,
     )
     room = calibrate(prior, used)
     in_doubt = {
@@ -146,148 +124,9 @@ def features_at(depth_m: Array, x: float, y: float, where: str) -> Array:
     return features(predicted_m, np.array((x + 0.5) / width), np.array((y + 0.5) / height))
 
 
-def question_of_unit(
-    where: str, errors: Sequence[float], what: str, predicted_m: Sequence[float]
-) -> str:
-    """What is in doubt about the unit of what was measured or predicted; empty where nothing is.
-
-    Args:
-        errors: the log of measured over predicted depth, one for each of `what`.
-        predicted_m: predicted depths of them.
-
-    Raises `UserError` where they are as a whole far from what networks predict.
-    """
-    if not errors:
-        return ""
-    ratio = math.exp(np.median(errors))
-    refuse_ratio(where, ratio)
-    if ratio < AS_IN_MILLIMETRES and np.median(predicted_m) > FAR_M:
-        return (
-            f"{where}: depth is predicted {1 / ratio:.1f} times as far as measured: if it is in "
-            "millimetres, give metres * 256"
-        )
-    if math.exp(np.quantile(errors, 1 - ASKED_SHARE)) < AS_IN_FEET:
-        return ""
-    far = [error for error in errors if error > math.log(AS_IN_FEET)]
-    ratio = math.exp(np.median(far))
-    return (
-        f"{where}: {len(far)} of {len(errors)} {what} are about {ratio:.1f} times what is "
-        f"predicted: if they are in {unit_of(ratio)}, write metres"
-    )
-
-
-def question_of_points(
-    where: str, errors: Sequence[float], what: str, predicted_m: Sequence[float]
-) -> str:
-    """`question_of_unit` for metric points, which may be in metres * 256, too."""
-    question = question_of_unit(where, errors, what, predicted_m)
-    if question or not errors or math.exp(np.quantile(errors, 1 - ASKED_SHARE)) > AS_IN_256THS:
-        return question
-    near = [error for error in errors if error < math.log(AS_IN_256THS)]
-    return (
-        f"{where}: {len(near)} of {len(errors)} {what} are about {math.exp(np.median(near)):.2f} "
-        "times what is predicted: if zones are in metres * 256, write millimetres"
-    )
-
-
-def refuse_ratio(where: str, ratio: float) -> None:
-    """Raises `UserError` where measured over predicted depth shows that one has another unit."""
-    if ratio < 1 / TOO_MUCH:
-        raise UserError(
-            f"{where}: depth is predicted {1 / ratio:.0f} times as far as measured: it is in "
-            "another unit; give metres"
-        )
-    if ratio > TOO_MUCH:
-        raise UserError(
-            f"{where}: what was measured is {ratio:.0f} times what is predicted: it seems to be in "
-            f"{unit_of(ratio)}; write metres"
-        )
-
-
-def unit_of(ratio: float) -> str:
-    """The unit in which depth is about so many times what it is in metres."""
-    units = {"feet": FEET} | UNITS
-    return min(units, key=lambda name: abs(math.log(ratio / units[name])))
-
-
 def predicted_depth_m(values: Array) -> float:
     """The predicted depth of `features`."""
     return CENTRE_M * math.exp(values[NAMES.index("range")])
-
-
-def ask_unit(where: str, files: Sequence[tuple[Path, Path]]) -> None:
-    """Warn where points seem to be in another unit, by some of their pictures.
-
-    Args:
-        files: the points and the pseudo depth of each picture. What cannot be read is left out.
-
-    Raises `UserError` as `question_of_unit`.
-    """
-    from zoerefine.depth.data.cache.decode import read_zoe  # engines need no OpenCV
-
-    errors, predicted_m = [], []
-    for points, zoe in evenly_spaced(files, ASKED_FRAMES):
-        with suppress(UserError):  # who needs this picture says why
-            zoe_u16 = read_zoe(zoe)
-            error = points_error(read_points(points, *zoe_u16.shape), zoe_u16)
-            if error is not None:
-                errors.append(error)
-                predicted_m.append(median_m(zoe_u16))
-    if question := question_of_points(where, errors, "frames", predicted_m):
-        warn(question)
-
-
-def median_m(zoe_u16: Array) -> float:
-    """The median depth of the valid pixels of a picture, metres; there is one."""
-    return float(np.median(zoe_u16[zoe_u16 > 0]) * ZOE_UNIT_M)
-
-
-def points_error(points: MetricPoints, zoe_u16: Array) -> float | None:
-    """The log of points over pseudo depth [H, W] of their picture, metres * 256: their median.
-
-    None where too few of them are usable. Points in millimetres are too far to be usable, so where
-    few are, all count.
-    """
-    height, width = zoe_u16.shape
-    found = points.usable(height, width)
-    points = found if len(found) >= LEAST_POINTS else points.usable(height, width, math.inf)
-    predicted_m = zoe_u16[points.pixels(height, width)] * ZOE_UNIT_M
-    ratios = points.depth_m[predicted_m > 0] / predicted_m[predicted_m > 0]
-    return float(np.log(np.median(ratios))) if len(ratios) >= LEAST_POINTS else None
-
-
-def refuse_points_in_other_unit(where: str, points: MetricPoints, zoe_u16: Array) -> float | None:
-    """`points_error`. Raises `UserError` where it must be that of another unit than metres, and for
-    places that are no pixels."""
-    height, width = zoe_u16.shape
-    used = points.usable(height, width, math.inf)
-    refuse_shares(used.x, used.y, where)
-    error = points_error(points, zoe_u16)
-    if error is not None:
-        refuse_ratio(where, math.exp(error))
-    return error
-
-
-class PointsOfCalls:
-    """The points of a program's calls, one picture each: refused at once, asked about once."""
-
-    def __init__(self) -> None:
-        self.errors: list[float] = []
-        self.predicted_m: list[float] = []
-        self.lock = Lock()  # calls may come from several threads
-
-    def check(self, points: MetricPoints, zoe_u16: Array) -> None:
-        """Warn at the ASKED_FRAMES-th picture. Raises as `refuse_points_in_other_unit`."""
-        error = refuse_points_in_other_unit("metric points", points, zoe_u16)
-        with self.lock:
-            if error is None or len(self.errors) == ASKED_FRAMES:
-                return
-            self.errors.append(error)
-            self.predicted_m.append(median_m(zoe_u16))
-            is_last = len(self.errors) == ASKED_FRAMES
-        words = "metric points", self.errors, "pictures", self.predicted_m
-        if is_last and (question := question_of_points(*words)):
-            warn(question)
 
 
 def unit_error(one: Measurement, mean: Array) -> float | None:

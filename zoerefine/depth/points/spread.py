@@ -21,6 +21,7 @@ from torch import Tensor
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.depth_unit import refuse_points_in_other_unit
 from zoerefine.depth.data.metric_points import MetricPoints, thinned
 from zoerefine.depth.points import CHANGE_UNITS, NO_CHANGE
 from zoerefine.depth.points.gaussian_process import (
@@ -31,7 +32,6 @@ from zoerefine.depth.points.gaussian_process import (
     at_points,
     kernel,
 )
-from zoerefine.depth.points.measured import refuse_points_in_other_unit
 
 GRID = 24, 32, 16  # rows, columns, depths
 KNOWN_LENGTH = 0.1  # of the longer side: how far a point makes depth known

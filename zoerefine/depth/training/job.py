@@ -1,6 +1,6 @@
 """A training job: config -> data set -> cache -> run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +17,11 @@ from zoerefine.base.yaml.equal_values import differing
 from zoerefine.depth.data import split as splits
 from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.pack import build_cache, cache_digest
-from zoerefine.depth.data.dataset import Dataset, picture_digests, select
+from zoerefine.depth.data.dataset import Dataset, evenly_spaced, picture_digests, select
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.depth_unit import ASKED_FRAMES, ask_unit, question_of_truth, ratio_of
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.metric_points import with_points
-from zoerefine.depth.points.measured import ask_unit
 from zoerefine.depth.training import binding
 from zoerefine.depth.training.loop import Report, train
 from zoerefine.depth.training.verdict import closing_lines, warnings
@@ -120,8 +121,8 @@ def find_dataset(cfg: Config, opened: Dataset | None = None) -> Dataset:
 
 
 def pack(cfg: Config, dataset: Dataset) -> Cache:
-    """The packed cache of a data set, built if needed. Warns of points in another unit, and says
-    how many frames have none."""
+    """The packed cache of a data set, built if needed. Warns of depth or points in another unit,
+    and says how many frames have no points."""
     options, frames = cfg.CACHE, dataset.frames
     pairs = [(one.points, one.zoe) for one in frames if not one.sizes_may_differ]
     if is_writer():
@@ -139,7 +140,16 @@ def pack(cfg: Config, dataset: Dataset) -> Cache:
         cfg.DATA.MAX_BROKEN,
         options.MODE,
     )
+    if is_writer() and (question := question_of_truth(ratios(cache))):
+        warn(f"{cfg.DATA.ROOT}: {question}")
     return replace(cache, farthest_m=cfg.DATA.FARTHEST_M, pictures=dataset.pictures)
+
+
+def ratios(cache: Cache) -> Iterator[float]:
+    """`ratio_of` some frames."""
+    for index in evenly_spaced(range(len(cache)), ASKED_FRAMES):
+        record = cache.read(index)
+        yield ratio_of(record["zoe"] * ZOE_UNIT_M, record["depth"] * cache.depth_scale)
 
 
 def split_from_file(cfg: Config, dataset: Dataset) -> splits.Split:

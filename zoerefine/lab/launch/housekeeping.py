@@ -55,7 +55,8 @@ class StoredFolder:
 
 def stored_folders(home: Path) -> list[StoredFolder]:
     """All folders that launching keeps below a home, sorted by kind and last use."""
-    found = [_describe(kind, folder, lock_file) for kind, folder, lock_file in _folders(home)]
+    places = list(_folders(home))
+    found = [_describe(*place) for place in track(places, len(places), "measuring", "folder")]
     return sorted(found, key=lambda one: (one.kind, one.age_s))
 
 
@@ -86,6 +87,14 @@ def _describe(kind: str, folder: Path, lock_file: Path) -> StoredFolder:
     )
 
 
+def to_clean(home: Path, older_than_days: float, keep: int) -> list[StoredFolder]:
+    """What `clean` removes, but for workspaces with files that turn out to be not collectable."""
+    stored = stored_folders(home)
+    free = [one for one in _old(stored, older_than_days, keep) if not one.in_use]
+    some_stay = any(one.kind == "workspace" and one not in free for one in stored)
+    return [one for one in free if one.kind != "mirror" or not some_stay]
+
+
 def clean(
     home: Path, older_than_days: float, keep: int, discard: bool = False
 ) -> list[StoredFolder]:
@@ -102,23 +111,23 @@ def clean(
     Returns:
         What was removed. A folder that a run is using always stays.
     """
-    stored = stored_folders(home)
-    workspaces = [one for one in stored if one.kind == "workspace"]
-    environments = [one for one in stored if one.kind == "environment"]
-    removed = _remove_old(workspaces[keep:] + environments, older_than_days, discard)
+    old = _old(stored_folders(home), older_than_days, keep)
+    removed = _remove([one for one in old if one.kind != "mirror"], discard)
     remove_half_made(home)
     left = stored_folders(home)
     if not any(one.kind == "workspace" for one in left):  # a workspace borrows from its mirror
-        mirrors = [one for one in left if one.kind == "mirror"]
-        removed += _remove_old(mirrors, older_than_days, discard)
+        removed += _remove(_old(left, older_than_days, keep=0), discard)
     return removed
 
 
-def _remove_old(
-    folders: list[StoredFolder], older_than_days: float, discard: bool
-) -> list[StoredFolder]:
-    old = [one for one in folders if one.age_s >= older_than_days * DAY_S]
-    return [one for one in track(old, len(old), "removing", "folder") if remove(one, discard)]
+def _old(stored: list[StoredFolder], older_than_days: float, keep: int) -> list[StoredFolder]:
+    kept = [one for one in stored if one.kind == "workspace"][:keep]
+    return [one for one in stored if one.age_s >= older_than_days * DAY_S and one not in kept]
+
+
+def _remove(folders: list[StoredFolder], discard: bool) -> list[StoredFolder]:
+    removing = track(folders, len(folders), "removing", "folder")
+    return [one for one in removing if remove(one, discard)]
 
 
 def remove(stored: StoredFolder, discard: bool) -> bool:
@@ -129,7 +138,7 @@ def remove(stored: StoredFolder, discard: bool) -> bool:
         if stored.kind == "workspace" and not discard and (names := rescue(stored.folder)):
             say(
                 f"{stored.folder} stays: it holds files of {stored.run or 'an unknown run'} that "
-                f"were not collected: {first_few(names)}; --clean --discard deletes them"
+                f"were not collected: {first_few(names)}; --clean --discard --yes deletes them"
             )
             return False
         delete = delete_workspace if stored.kind == "workspace" else delete_folder

@@ -17,6 +17,7 @@ from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.decode import read_frame
 from zoerefine.depth.data.dataset import Dataset, Frame
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.depth_unit import question_of_truth, ratio_of
 from zoerefine.depth.data.inspect.edge_alignment import SHIFT_TO_WARN, edge_alignment
 from zoerefine.depth.data.inspect.one_room import POINTS_OF_ONE_ROOM, compare_rooms
 from zoerefine.depth.data.networks.add_pseudo import require_made_for
@@ -25,9 +26,6 @@ from zoerefine.depth.data.split import PARTS, Split
 
 FAULTS_SHOWN = 20
 CAMERAS_SHOWN = 3
-# Times the true depth: few metric networks are as wrong in the median, and 1/256 m read as
-# millimetres is 3.9 times as far, 1/5000 m a fifth.
-OTHER_UNIT = 3.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class FrameReport:
         nearest_m, farthest_m: of its valid true depth; NaN without any.
         valid_share: of its pixels, by their true depth.
         abs_rel: of its pseudo depth, as the metrics count it; NaN where no pixel is in their range.
-        ratio: the median of pseudo to true depth where there are both; else NaN.
+        ratio: of pseudo to true depth; see `ratio_of`.
         is_usable: whether a pixel has pseudo depth and a truth in the range of the metrics.
         orientation: EXIF's; 1 is upright.
     """
@@ -107,8 +105,8 @@ def read_and_report(frame: Frame, dataset: Dataset, limit_m: float) -> FrameRepo
         if not values.any():
             fault = f"{path} has no valid pixel: all are 0 (no measurement)"
             return FrameReport(size, orientation=orientation, fault=fault)
-    valid, both = depth_m > 0, (depth_m > 0) & (zoe_m > 0)
-    in_range = both & (depth_m > NEAREST_M) & (depth_m < limit_m)
+    valid = depth_m > 0
+    in_range = valid & (zoe_m > 0) & (depth_m > NEAREST_M) & (depth_m < limit_m)
     truth_m = depth_m[in_range]
     errors = np.abs(zoe_m[in_range].clip(NEAREST_M, limit_m) - truth_m) / truth_m
     return FrameReport(
@@ -117,7 +115,7 @@ def read_and_report(frame: Frame, dataset: Dataset, limit_m: float) -> FrameRepo
         farthest_m=float(depth_m.max()),
         valid_share=float(valid.mean()),
         abs_rel=float(errors.mean()) if in_range.any() else math.nan,
-        ratio=float(np.median(zoe_m[both] / depth_m[both])) if both.any() else math.nan,
+        ratio=ratio_of(zoe_m, depth_m),
         is_usable=bool(in_range.any()),
         orientation=orientation,
     )
@@ -137,14 +135,8 @@ def _depth_lines(reports: list[FrameReport], pseudo_label: str) -> list[str]:
             f"  {pseudo_label}: AbsRel {np.mean(errors):.3f} before refinement: the mean of "
             "|pseudo - true depth| / true depth"
         )
-    ratios = [report.ratio for report in usable if not math.isnan(report.ratio)]
-    ratio = np.median(ratios) if ratios else 1.0
-    if not 1 / OTHER_UNIT < ratio < OTHER_UNIT:
-        lines.append(
-            f"  WARNING: pseudo depth is {ratio:.2g} times the true depth: is one of them in "
-            "another unit? Every metric would be wrong"
-        )
-    return lines
+    question = question_of_truth(report.ratio for report in usable)
+    return [*lines, f"  WARNING: {question}"] if question else lines
 
 
 def _useless(reports: list[FrameReport], limit_m: float) -> list[str]:

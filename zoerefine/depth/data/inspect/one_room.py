@@ -28,7 +28,7 @@ CONTRAST = 0.01  # SIFT's threshold; its default, 0.04, finds little on walls
 RATIO = 0.75  # of the distances to the nearest and second nearest feature
 EPIPOLAR_PX = 2.0
 POINTS_NEEDED = 8  # for a fundamental matrix
-POINTS_OF_ONE_ROOM = 20  # any two of 40 real rooms shared at most 11, by chance
+POINTS_OF_ONE_ROOM = 15  # any two of 63 real rooms shared at most 11, by chance
 
 
 @dataclass(frozen=True)

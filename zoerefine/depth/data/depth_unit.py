@@ -1,0 +1,197 @@
+"""Asks, or refuses, where depth seems to be in another unit than metres.
+
+Points and measurements are compared with the predicted depth at their pixels, true depth with the
+pseudo depth of its picture. What is in doubt is a question; the caller shows it.
+Importing this file does not import torch.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import warn
+from zoerefine.depth.data.dataset import evenly_spaced
+from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
+from zoerefine.depth.data.metric_points import MetricPoints, read_points, refuse_shares
+
+# Times the predicted depth.
+TOO_MUCH = 20.0  # all measurements are in another unit
+AS_IN_FEET = 2.0  # 1.7 are in one room of twenty, and feet are 3.3
+# Zones in metres * 256, read as millimetres, are 0.26 times as far. In the median 0.44 was the
+# nearest of 62 rooms.
+AS_IN_256THS = 1 / 3
+# Millimetres read as metres * 256 are 3.9 times as far. Networks predict near things so far, too,
+# but in no room that was measured half of a frame beyond 5 m.
+AS_IN_MILLIMETRES = 0.4
+FAR_M = 5.0  # predicted, in the median
+
+# Pseudo depth, times the true depth. Few metric networks are as wrong in the median (2.3 in 62
+# rooms), and 1/256 m read as millimetres is 3.9 times as far, 1/5000 m a fifth.
+OTHER_UNIT = 3.0
+
+UNITS = {"centimetres": 100.0, "millimetres": 1000.0}
+FEET = {"feet": 3.28}
+ASKED_SHARE = 0.3  # of all measurements that are so far: some of them may be in feet
+ASKED_FRAMES = 16  # of a folder or of a program's calls, by which their unit is asked about
+LEAST_POINTS = 3  # one or two may be of what is behind a window
+
+Array = np.ndarray
+
+
+def question_of_unit(
+    where: str,
+    errors: Sequence[float],
+    what: str,
+    predicted_m: Sequence[float],
+    may_be_zones: bool = True,
+) -> str:
+    """What is in doubt about the unit of what was measured or predicted; empty where nothing is.
+
+    Args:
+        errors: the log of measured over predicted depth, one for each of `what`.
+        predicted_m: predicted depths of them.
+        may_be_zones: whether metric points may be of a PNG of zones.
+
+    Raises `UserError` where they are as a whole far from what networks predict.
+    """
+    if not errors:
+        return ""
+    ratios = np.exp(errors)
+    ratio = float(np.median(ratios))
+    refuse_ratio(where, ratio)
+    if ratio < AS_IN_MILLIMETRES and np.median(predicted_m) > FAR_M:
+        return (
+            f"{where}: depth is predicted {1 / ratio:.1f} times as far as measured: if it is in "
+            "millimetres, give metres * 256"
+        )
+    asked = np.quantile(ratios, 1 - ASKED_SHARE)
+    if asked >= AS_IN_FEET:
+        such = ratios[ratios >= AS_IN_FEET]
+        remedy = f"they are in {unit_of(float(np.median(such)))}, write metres"
+    elif may_be_zones and asked <= AS_IN_256THS:
+        such = ratios[ratios <= AS_IN_256THS]
+        remedy = "zones are in metres * 256, write millimetres"
+    else:
+        return ""
+    return (
+        f"{where}: {len(such)} of {len(ratios)} {what} are about {np.median(such):.2f} times what "
+        f"is predicted: if {remedy}"
+    )
+
+
+def refuse_ratio(where: str, ratio: float) -> None:
+    """Raises `UserError` where measured over predicted depth shows that one has another unit."""
+    if ratio < 1 / TOO_MUCH:
+        raise UserError(
+            f"{where}: depth is predicted {1 / ratio:.0f} times as far as measured: it is in "
+            "another unit; give metres"
+        )
+    if ratio > TOO_MUCH:
+        raise UserError(
+            f"{where}: what was measured is {ratio:.0f} times what is predicted: it seems to be in "
+            f"{unit_of(ratio)}; write metres"
+        )
+
+
+def unit_of(ratio: float) -> str:
+    """The unit in which depth is about so many times what it is in metres."""
+    units = FEET | UNITS
+    return min(units, key=lambda name: abs(math.log(ratio / units[name])))
+
+
+def ratio_of(zoe_m: Array, depth_m: Array) -> float:
+    """The median of pseudo to true depth [H, W], both metres, where there are both; else NaN."""
+    both = (depth_m > 0) & (zoe_m > 0)
+    return float(np.median(zoe_m[both] / depth_m[both])) if both.any() else math.nan
+
+
+def question_of_truth(ratios: Iterable[float]) -> str:
+    """What is in doubt about the units, by the `ratio_of` of frames; empty where nothing is."""
+    known = [one for one in ratios if not math.isnan(one)]
+    ratio = np.median(known) if known else 1.0
+    if 1 / OTHER_UNIT < ratio < OTHER_UNIT:
+        return ""
+    return (
+        f"pseudo depth is {ratio:.2g} times the true depth: is one of them in another unit? Every "
+        "metric would be wrong"
+    )
+
+
+def ask_unit(where: str, files: Sequence[tuple[Path, Path]]) -> None:
+    """Warn where points seem to be in another unit, by some of their pictures.
+
+    Args:
+        files: the points and the pseudo depth of each picture. What cannot be read is left out.
+
+    Raises `UserError` as `question_of_unit`.
+    """
+    from zoerefine.depth.data.cache.decode import read_zoe  # engines need no OpenCV
+
+    errors, predicted_m = [], []
+    for points, zoe in evenly_spaced(files, ASKED_FRAMES):
+        with suppress(UserError):  # who needs this picture says why
+            zoe_u16 = read_zoe(zoe)
+            error = points_error(read_points(points, *zoe_u16.shape), zoe_u16)
+            if error is not None:
+                errors.append(error)
+                predicted_m.append(median_m(zoe_u16))
+    if question := question_of_unit(where, errors, "frames", predicted_m):
+        warn(question)
+
+
+def median_m(zoe_u16: Array) -> float:
+    """The median depth of the valid pixels of a picture, metres; there is one."""
+    return float(np.median(zoe_u16[zoe_u16 > 0]) * ZOE_UNIT_M)
+
+
+def points_error(points: MetricPoints, zoe_u16: Array) -> float | None:
+    """The log of points over pseudo depth [H, W] of their picture, metres * 256: their median.
+
+    None where too few of them are usable. Points in millimetres are too far to be usable, so where
+    few are, all count.
+    """
+    height, width = zoe_u16.shape
+    found = points.usable(height, width)
+    points = found if len(found) >= LEAST_POINTS else points.usable(height, width, math.inf)
+    predicted_m = zoe_u16[points.pixels(height, width)] * ZOE_UNIT_M
+    ratios = points.depth_m[predicted_m > 0] / predicted_m[predicted_m > 0]
+    return float(np.log(np.median(ratios))) if len(ratios) >= LEAST_POINTS else None
+
+
+def refuse_points_in_other_unit(where: str, points: MetricPoints, zoe_u16: Array) -> float | None:
+    """`points_error`. Raises `UserError` where it must be that of another unit than metres, and for
+    places that are no pixels."""
+    height, width = zoe_u16.shape
+    used = points.usable(height, width, math.inf)
+    refuse_shares(used.x, used.y, where)
+    error = points_error(points, zoe_u16)
+    if error is not None:
+        refuse_ratio(where, math.exp(error))
+    return error
+
+
+class PointsOfCalls:
+    """The points of a program's calls, one picture each: refused at once, asked about once."""
+
+    def __init__(self) -> None:
+        self.errors: list[float] = []
+        self.predicted_m: list[float] = []
+        self.lock = Lock()  # calls may come from several threads
+
+    def check(self, points: MetricPoints, zoe_u16: Array) -> None:
+        """Warn at the ASKED_FRAMES-th picture. Raises as `refuse_points_in_other_unit`."""
+        error = refuse_points_in_other_unit("metric points", points, zoe_u16)
+        with self.lock:
+            if error is None or len(self.errors) == ASKED_FRAMES:
+                return
+            self.errors.append(error)
+            self.predicted_m.append(median_m(zoe_u16))
+            is_last = len(self.errors) == ASKED_FRAMES
+        words = "metric points", self.errors, "pictures", self.predicted_m
+        if is_last and (question := question_of_unit(*words)):
+            warn(question)
