@@ -15,7 +15,7 @@ from zoerefine.depth.data.loading.augment import Augmentation
 from zoerefine.depth.data.loading.batches import make_loader
 from zoerefine.depth.data.loading.prefetch import resize
 from zoerefine.depth.data.metric_points import with_points
-from zoerefine.depth.training.job import find_dataset
+from zoerefine.depth.training.job import find_data, find_dataset
 
 SIZE = 48, 64  # of the world's pictures
 
@@ -130,6 +130,18 @@ def test_points_of_training_data_in_another_unit_are_named(world, folder, tmp_pa
         assert ("1 of 16 frames have no points" in lines) == (code == 0)
         found = [line for line in lines if str(place) in line]
         assert [line.endswith(said) for line in found] == ([True] if said else [])
+
+
+def test_held_out_scenes_without_points_are_named(world, folder, tmp_path, capsys):
+    first = open_dataset(world).scenes[0]
+    (clip,) = {frame.clip for frame in open_dataset(world).frames if frame.scene == first}
+    shutil.copytree(folder / clip, tmp_path / "some" / clip)
+    line = "no frame of the test scenes has metric points: their metrics with metric points are"
+    for points, said in ((folder, False), (tmp_path / "some", True)):
+        words = ["DATA.ROOT", world, "DATA.POINTS", points, "DATA.VAL_FRACTION", 0]
+        words += ["DATA.TEST_SCENES", [open_dataset(world).scenes[1]]]
+        find_data(load_config("configs/demo.yaml", list(map(str, words))))
+        assert (line in capsys.readouterr().err) == said
 
 
 @pytest.mark.parametrize("kind", [habitatdyn.DEPTH, habitatdyn.ZOE])

@@ -158,6 +158,7 @@ def test_wrong_pictures_are_one_line(message, reason):
             "values of uint8; 16 bits",
         ),
         (image(RGB[..., 0].astype(np.float32), "32FC1", step=30), "8 pixels of 32FC1 take 32"),
+        (image(np.full((5, 8), 1900, np.float32), "32FC1"), "and this seems to be millimetres"),
     ],
 )
 def test_wrong_depth_is_one_line(message, reason):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,8 @@ FAR_M = 5.0  # predicted, in the median
 # Pseudo depth, times the true depth. Few metric networks are as wrong in the median (2.3 in 62
 # rooms), and 1/256 m read as millimetres is 3.9 times as far, 1/5000 m a fifth.
 OTHER_UNIT = 3.0
+
+FARTHEST_ZOE_M = 256.0  # pseudo depth has 16 bits of 1/256 m
 
 UNITS = {"centimetres": 100.0, "millimetres": 1000.0}
 FEET = {"feet": 3.28}
@@ -108,6 +111,16 @@ def ratio_of(zoe_m: Array, depth_m: Array) -> float:
     """The median of pseudo to true depth [H, W], both metres, where there are both; else NaN."""
     both = (depth_m > 0) & (zoe_m > 0)
     return float(np.median(zoe_m[both] / depth_m[both])) if both.any() else math.nan
+
+
+def is_beyond_range(depth: Any) -> bool:
+    """Whether nine in ten valid pixels, of an array or a tensor, are beyond `FARTHEST_ZOE_M`.
+
+    A picture of a wide sky has fewer.
+    """
+    finite = depth < math.inf
+    far = (depth > FARTHEST_ZOE_M) & finite
+    return bool(far.any()) and 10 * int(far.sum()) > 9 * int(((depth > 0) & finite).sum())
 
 
 def question_of_truth(ratios: Iterable[float]) -> str:

@@ -5,7 +5,6 @@ refiner = Refiner.load("runs/demo/latest/best")  # a run, or a bundle such as re
 refined_m = refiner(rgb, zoe_m)
 """
 
-import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
-from zoerefine.depth.data.depth_unit import PointsOfCalls
+from zoerefine.depth.data.depth_unit import FARTHEST_ZOE_M, PointsOfCalls, is_beyond_range
 from zoerefine.depth.exporting import SPREAD_UNITS
 from zoerefine.depth.exporting.engine import on_gpu
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:  # importing this file does not import torch
     from zoerefine.depth.exporting.pinned import PinnedCalls
     from zoerefine.depth.infer.stream import Memory
     from zoerefine.depth.points import MetricPoints
-
-FARTHEST_M = 256.0  # pseudo depth has 16 bits of 1/256 m
 
 
 class Refiner:
@@ -335,16 +332,6 @@ def check(rgb: Any, depth: Any) -> None:
     is_here = str(getattr(depth, "device", "cpu")) == "cpu"
     if depth_type != "uint16" and is_here and is_beyond_range(depth):
         raise UserError(
-            f"nearly all of zoe lies beyond the {FARTHEST_M:g} m that an engine can be given: give "
-            "metres, not millimetres"
+            f"nearly all of zoe lies beyond the {FARTHEST_ZOE_M:g} m that an engine can be given: "
+            "give metres, not millimetres"
         )
-
-
-def is_beyond_range(depth: Any) -> bool:
-    """Whether nine in ten valid pixels, of an array or a tensor, are beyond `FARTHEST_M`.
-
-    A picture of a wide sky has fewer.
-    """
-    finite = depth < math.inf
-    far = (depth > FARTHEST_M) & finite
-    return bool(far.any()) and 10 * int(far.sum()) > 9 * int(((depth > 0) & finite).sum())

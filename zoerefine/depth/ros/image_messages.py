@@ -13,6 +13,7 @@ import numpy as np
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.images import check_pixels, decode_rgb, decode_values, stored_size
 from zoerefine.depth.data.depth_codec import MILLIMETRES, ZOE_UNIT_M, ZOEDEPTH
+from zoerefine.depth.data.depth_unit import FARTHEST_ZOE_M, is_beyond_range
 
 COLOR_ENCODINGS = {  # channels, and OpenCV's conversion to RGB
     "rgb8": (3, None),
@@ -111,8 +112,8 @@ def depth_of(message: Any) -> Array:
 
     Zero, negative and non-finite values are invalid pixels. Depth beyond 255.99 m becomes 255.99 m.
 
-    Raises `UserError` for an encoding that is not supported, and for fields or data that do not fit
-    together.
+    Raises `UserError` for an encoding that is not supported, for fields or data that do not fit
+    together, and for metres that must be millimetres.
     """
     if not holds_depth(message):
         raise UserError(
@@ -126,7 +127,14 @@ def depth_of(message: Any) -> Array:
         return FROM_MILLIMETRES[values]
     item = DEPTH_ENCODINGS[message.encoding]
     stored = _rows(message, 1, item)[..., 0]
-    return FROM_MILLIMETRES[stored] if item.kind == "u" else ZOEDEPTH.encode(stored)
+    if item.kind == "u":
+        return FROM_MILLIMETRES[stored]
+    if is_beyond_range(stored):
+        raise UserError(
+            f"nearly all of the depth lies beyond {FARTHEST_ZOE_M:g} m: 32FC1 is metres, and this "
+            "seems to be millimetres"
+        )
+    return ZOEDEPTH.encode(stored)
 
 
 def depth_fields(depth_u16: Array, encoding: str) -> dict[str, Any]:

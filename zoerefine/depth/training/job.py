@@ -92,11 +92,23 @@ def find_data(cfg: Config) -> tuple[Dataset, splits.Split]:
     DATA.SPLIT or by the fractions. Raises `UserError`; nothing is written."""
     dataset, data = find_dataset(cfg), cfg.DATA
     if data.SPLIT:
-        return dataset, split_from_file(cfg, dataset)
-    split = splits.split_scenes(
-        dataset.scenes, data.VAL_FRACTION, data.TEST_FRACTION, data.SPLIT_SEED, data.TEST_SCENES
-    )
+        split = split_from_file(cfg, dataset)
+    else:
+        split = splits.split_scenes(
+            dataset.scenes, data.VAL_FRACTION, data.TEST_FRACTION, data.SPLIT_SEED, data.TEST_SCENES
+        )
+    if is_writer():
+        warn_of_points(dataset, split)
     return dataset, split
+
+
+def warn_of_points(dataset: Dataset, split: splits.Split) -> None:
+    """Warn where held-out scenes have no metric points and others have: metrics say nothing."""
+    with_points = {frame.scene for frame in dataset.frames if frame.points}
+    for name, scenes in (("validation", split.val), ("test", split.test)):
+        if with_points and scenes and with_points.isdisjoint(scenes):
+            warn(f"no frame of the {name} scenes has metric points: their metrics with metric "
+                 "points are those without")  # fmt: skip
 
 
 def find_dataset(cfg: Config, opened: Dataset | None = None) -> Dataset:

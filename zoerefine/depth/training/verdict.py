@@ -8,7 +8,8 @@ from zoerefine.base.messages import counted, first_few
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.depth.data.networks.pseudo_source import source_from_json
 
-# A refiner that uses its pseudo depth has a larger error with another scene's, by this factor.
+# A refiner that uses its pseudo depth has a larger error with another scene's, by this factor,
+# unless that fits these pictures as well.
 LEAST_DEPENDENCE = 1.05
 SHOWN_METRICS = (SELECTION_METRIC, "silog", "delta1")
 NAMED_SCENES = 5  # in a message
@@ -117,9 +118,9 @@ def warnings(results: Mapping[str, Any]) -> list[str]:
     shuffled = errors["shuffled"]
     if shuffled is not None and not shuffled > LEAST_DEPENDENCE * refined:
         found.append(
-            "this refiner does not depend on the pseudo depth: its "
+            "this refiner may not depend on the pseudo depth: its "
             f"{SELECTION_METRIC} is {refined:.4f}, and {shuffled:.4f} with another scene's pseudo "
-            "depth. It predicts depth from the picture alone, which rarely generalizes to other "
+            "depth. Depth that is predicted from the picture alone rarely generalizes to other "
             "scenes."
         )
     return found
