@@ -85,6 +85,21 @@ def test_a_clip_in_a_folder_with_pictures_that_are_not_listed_is_linked(tmp_path
     assert names == ["0.jpg", "2.jpg"]
 
 
+def test_depth_of_another_size_than_its_picture_is_brought_to_the_picture(tmp_path):
+    """As in ScanNet's folders; `infer` takes files of one size."""
+    coarse = np.arange(1, 13, dtype=np.uint16).reshape(3, 4)
+    files = {"color/7.jpg": np.zeros((6, 8)), "depth/7.png": coarse, "pseudo/7.png": coarse + 100}
+    for name, pixels in files.items():
+        path = tmp_path / "s" / name
+        path.parent.mkdir(parents=True)
+        cv2.imwrite(str(path), pixels)
+    found = clip_folders(open_dataset(tmp_path), "s", tmp_path / "links")
+    for option, more in (("--depth", 100), ("--eval", 0)):
+        [path] = found[option].glob("*.png")
+        written = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        np.testing.assert_array_equal(written, (coarse + more).repeat(2, 0).repeat(2, 1))
+
+
 def test_too_few_scenes_are_named_before_any_work(tmp_path, capfd):
     for name in ("a.jpg", "a.png"):
         cv2.imwrite(str(tmp_path / name), np.ones((8, 8), np.uint16))

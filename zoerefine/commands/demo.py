@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from zoerefine.commands.options import Parser, add_shared
 from zoerefine.lab.launch.git.commands import git
 
 if TYPE_CHECKING:
-    from zoerefine.depth.data.dataset import Dataset
+    from zoerefine.depth.data.dataset import Dataset, Frame
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 OWN_FOLDER = Path("zoerefine-demo")  # without a checkout
@@ -207,8 +208,8 @@ def infer(dataset: "Dataset", scene: str, study: RunDir, best: RunDir) -> Path:
 def clip_folders(dataset: "Dataset", clip: str, links: Path) -> dict[str, Path]:
     """The folders for `infer`'s --rgb, --depth and --eval, with the frames of one clip.
 
-    They are the clip's own where these have no other pictures and its files are paired by their
-    names, as `infer` does; else folders of links in `links`.
+    They are the clip's own where these have no other pictures, and its files have one size and are
+    paired by their names, as `infer` needs them; else folders of links in `links`.
     """
     from zoerefine.depth.data.networks.pseudo_source import UNKNOWN, source_of, write_source
     from zoerefine.depth.infer.sources import files_below, is_picture
@@ -220,10 +221,14 @@ def clip_folders(dataset: "Dataset", clip: str, links: Path) -> dict[str, Path]:
     known = {option: [*filter(None, paths)] for option, paths in files.items() if any(paths)}
     listed, stems = set(known["--rgb"]), [frame.rgb.stem for frame in frames]
     own = {option: {path.parent for path in paths} for option, paths in known.items()}
-    are_apart = len(set().union(*own.values())) == len(own) and not any(
-        is_picture(path) and path not in listed
-        for folder in own["--rgb"]
-        for path in files_below(folder)
+    are_apart = (
+        len(set().union(*own.values())) == len(own)
+        and not any(frame.sizes_may_differ for frame in frames)
+        and not any(
+            is_picture(path) and path not in listed
+            for folder in own["--rgb"]
+            for path in files_below(folder)
+        )
     )
     if are_apart and all([path.stem for path in paths] == stems for paths in known.values()):
         return {option: paths[0].parent for option, paths in known.items()}
@@ -234,10 +239,22 @@ def clip_folders(dataset: "Dataset", clip: str, links: Path) -> dict[str, Path]:
         folder.mkdir(parents=True)
         for number, path in enumerate(files[option]):
             if path:
-                (folder / f"{number:06d}{path.suffix}").symlink_to(path.resolve())
+                link_on_grid(path, frames[number], folder / f"{number:06d}{path.suffix}")
     if (source := source_of(known["--depth"][0].parent)) != UNKNOWN:
         write_source(links / "depth", source)
     return {option: links / option.strip("-") for option in known}
+
+
+def link_on_grid(path: Path, frame: "Frame", at: Path) -> None:
+    """Link a frame's file. Depth that may have another size is written on the picture's grid."""
+    from zoerefine.base.files.images import picture_size, read_rgb, read_values, write_png
+    from zoerefine.depth.data.cache.decode import on_grid_of
+
+    if frame.sizes_may_differ and picture_size(path) != picture_size(frame.rgb):
+        with suppress(UserError):  # `infer` says what is wrong with this file
+            write_png(at, on_grid_of(read_rgb(frame.rgb), read_values(path), path, frame.rgb))
+            return
+    at.symlink_to(path.resolve())
 
 
 def summarize(

@@ -99,5 +99,6 @@ def summary(manifest: dict[str, Any]) -> str:
     warnings = "".join(f"\nwarning: {line}" for line in manifest.get("warnings", []))
     return (
         f"{manifest['engine']} {manifest['precision']}: {speed}; differs from eager by at most "
-        f"{manifest['max_abs_err_m']:.3f} m, {manifest['mean_rel_err']:.3%} on average{warnings}"
+        f"{manifest['max_abs_err_m']:.3f} m, {manifest['mean_rel_err']:.3%} in a frame's mean"
+        f"{warnings}"
     )

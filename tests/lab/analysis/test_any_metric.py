@@ -18,6 +18,7 @@ from zoerefine.lab.analysis.pictures.overview import overview_figure
 from zoerefine.lab.analysis.pictures.style import style
 from zoerefine.lab.analysis.report.tables import difference_rows
 from zoerefine.lab.analysis.statistics.comparisons import MIXED, compare_groups
+from zoerefine.lab.launch.included import Included, bases_of
 from zoerefine.lab.launch.record.show import show_run
 from zoerefine.lab.listing.index import RunIndex
 from zoerefine.lab.listing.selection import Selection, select
@@ -510,6 +511,26 @@ def test_jobs_of_another_folder_or_environment_are_another_setting(foreign, tmp_
     for number, facts in enumerate((usual, usual | {name: other})):
         foreign(f"a{number}", {"lr": 1, "SEED": 0}, [{"loss": 1 + number}], **facts)
     assert len(compared(tmp_path / "runs", "loss")[0]) == 2
+
+
+@pytest.mark.parametrize("place", ["config", "included"])
+def test_a_switch_by_any_word_is_one_setting(foreign, tmp_path, place):
+    """Scripts read `augment: no` with PyYAML, for which it is false. A quoted "no" is a text."""
+    ways = [("no", []), ("off", []), ("false", []), ("no", ["augment", "false"]),
+            ("yes", ["augment", "no"]), ("False", ["augment", "off"]), ('"no"', [])]  # fmt: skip
+    for number, (value, words) in enumerate(ways):
+        text = f"augment: {value}\n"
+        for seed in (0, 1):
+            folder = foreign(f"{number}-{seed}", {}, [{"acc": number + seed}],
+                             overrides=[*words, "SEED", str(seed)])  # fmt: skip
+            (folder / "input.yaml").write_text(text if place == "config" else "_base_: base.yaml\n")
+            if place == "included":
+                tree = bases_of("a.yaml", b"_base_: base.yaml", {"base.yaml": text.encode()})
+                Included("a.yaml", tree=tree).save(folder)
+    runs = collect([str(tmp_path / "runs")], metrics=["acc"]).runs
+    groups = make_groups(runs, Measure("", "acc"))
+    found = {group.runs[0].settings["augment"]: len(group.runs) for group in groups}
+    assert found == {False: 12, "no": 2}
 
 
 def test_option_words_that_are_spelled_otherwise_are_other_settings(foreign, tmp_path):

@@ -82,15 +82,19 @@ class DuplicateKey(YamlError):
     """A mapping has a key twice."""
 
 
-def parse_yaml(text: str, name: str = "") -> Document:
-    """Read one YAML document; an empty one is None. Raises `YamlError`."""
+def parse_yaml(text: str, name: str = "", has_switches: bool = False) -> Document:
+    """Read one YAML document; an empty one is None. Raises `YamlError`.
+
+    Args:
+        has_switches: `no` is false and `on` is true, as for scripts that read it with PyYAML.
+    """
     try:
         root = _compose(yaml.parse(text, EventLoader))
     except (yaml.YAMLError, UnicodeError) as error:
         raise YamlError(" ".join(str(error).split())) from None
     if root is None:
         return Document(None, {}, name)
-    builder = _Builder()
+    builder = _Builder(has_switches)
     tree = builder.build(root, "", ())
     return Document(tree, builder.places, name, tuple(text.splitlines()))
 
@@ -105,9 +109,9 @@ def refuse_duplicate_keys(text: str, name: str | Path) -> None:
         return
 
 
-def load_yaml(text: str) -> Any:
-    """The plain data of a YAML text. Raises `YamlError`."""
-    return parse_yaml(text).tree
+def load_yaml(text: str, has_switches: bool = False) -> Any:
+    """The plain data of a YAML text, see `parse_yaml`. Raises `YamlError`."""
+    return parse_yaml(text, has_switches=has_switches).tree
 
 
 def read_yaml(path: str | Path) -> Document:
@@ -195,7 +199,8 @@ def _node_of(event: events.NodeEvent, line: int, anchors: dict[str, _Node]) -> _
 class _Builder:
     """Builds plain data from nodes and notes the place of each value."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_switches: bool) -> None:
+        self.has_switches = has_switches
         self.places: dict[str, Place] = {}
         self.count = 0
 
@@ -211,7 +216,8 @@ class _Builder:
         text = node.text if node.kind == "scalar" else None
         self.places[path] = Place(node.line, text)
         if node.kind == "scalar":
-            return scalar_value(node)
+            is_switch = self.has_switches and node.plain and node.text.lower() in FLAG_WORDS
+            return FLAG_WORDS[node.text.lower()] if is_switch else scalar_value(node)
         inside = (*parents, id(node))
         if node.kind == "list":
             _refuse_tag(node, "seq", "python/tuple")

@@ -154,13 +154,13 @@ def engine(manifest: dict[str, Any]) -> str:
         f"Requires: {requirement_words(manifest)}.",
         f"- Batch sizes: {', '.join(map(str, manifest['batches'])) or 'any'}.",
         f"- Difference from the float32 refiner: at most {manifest['max_abs_err_m']:.4f} m "
-        f"(tolerance {worst:g} m), {manifest['mean_rel_err']:.4%} on average (tolerance "
+        f"(tolerance {worst:g} m), {manifest['mean_rel_err']:.4%} in a frame's mean (tolerance "
         f"{mean:.2%}), on {manifest['frames']} frames; compared: {manifest['compared']}.",
     ]
     if "spread" in manifest["outputs"]:
         lines.append(
-            f"- Difference of the spread: {manifest['mean_spread_err']:.4f} on average (tolerance "
-            f"{mean:g})."
+            f"- Difference of the spread: at most {manifest['mean_spread_err']:.4f} in a frame's "
+            f"mean (tolerance {mean:g})."
         )
     if "latency_ms" in manifest:
         lines.append(

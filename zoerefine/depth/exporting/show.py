@@ -38,7 +38,7 @@ def show_bundle(path: Path) -> str:
         "requires": requirement_words(manifest),
         "runs here": f"no: {', '.join(unmet)}" if unmet else "yes",
         "accuracy": f"differs from the float32 refiner by at most "
-        f"{manifest['max_abs_err_m']:.4f} m, {manifest['mean_rel_err']:.4%} on average, on "
+        f"{manifest['max_abs_err_m']:.4f} m, {manifest['mean_rel_err']:.4%} in a frame's mean, on "
         f"{manifest['frames']} frames; compared: {manifest['compared']}",
         "latency": latency(manifest),
         "chosen by": choice(manifest),

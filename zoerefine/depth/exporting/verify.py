@@ -43,7 +43,8 @@ class Accuracy:
     """Differences from eager fp32 on real frames.
 
     Attributes:
-        mean_spread_err: of spread in log depth; 0 if the refiner has no confidence.
+        mean_rel_err: of the frame, or the batch, with the largest mean.
+        mean_spread_err: likewise, of spread in log depth; 0 if the refiner has no confidence.
     """
 
     max_abs_err_m: float
@@ -110,14 +111,14 @@ def check_tolerance(
     if accuracy.max_abs_err_m > worst or accuracy.mean_rel_err > mean:
         raise OutOfTolerance(
             f"{kind} in {precision} differs from the refiner by {accuracy.max_abs_err_m:.3f} m at "
-            f"the worst pixel (allowed {worst:g}) and {accuracy.mean_rel_err:.2%} on average "
-            f"(allowed {mean:.2%}): not published"
+            f"the worst pixel (allowed {worst:g}) and {accuracy.mean_rel_err:.2%} in the worst "
+            f"frame (allowed {mean:.2%}): not published"
         )
     if accuracy.mean_spread_err > mean:
         raise OutOfTolerance(
             f"{kind} in {precision} differs from the refiner's confidence by "
-            f"{accuracy.mean_spread_err:.4f} in log depth on average (allowed {mean}): not "
-            "published"
+            f"{accuracy.mean_spread_err:.4f} in log depth in the worst frame (allowed {mean}): "
+            "not published"
         )
 
 

@@ -267,7 +267,7 @@ def read_tree(place: str, data: bytes) -> dict[str, Any]:
     if not place.endswith(CONFIGS):
         return {}
     try:
-        tree = load_yaml(data.decode())  # JSON is YAML
+        tree = load_yaml(data.decode(), has_switches=True)  # JSON is YAML
     except (UnicodeDecodeError, YamlError):
         return {}
     return tree if isinstance(tree, dict) else {}

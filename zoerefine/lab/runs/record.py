@@ -18,7 +18,7 @@ from zoerefine.base.registries import OWN_TRAINING
 from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.equal_values import exact_text_at
 from zoerefine.base.yaml.keys import flatten
-from zoerefine.base.yaml.read import parse_yaml
+from zoerefine.base.yaml.read import load_yaml
 from zoerefine.lab.runs.group_key import group_key, origin_settings
 
 
@@ -29,7 +29,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     """
     try:
         require_file(path)
-        tree = parse_yaml(path.read_text(encoding="utf-8")).tree
+        tree = load_yaml(path.read_text(encoding="utf-8"), has_switches=True)
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged: {' '.join(str(error).split())}") from None
     if tree is None:  # an empty config
