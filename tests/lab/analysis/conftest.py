@@ -20,8 +20,8 @@ class Runs:
         """A finished run with a score for each test scene."""
         folder = self.folder / name
         folder.mkdir(parents=True)
-        tree = {"SEED": seed, "TRAIN": {"LR": 1e-3} | (settings or {})}
-        (folder / "config.yaml").write_text(yaml.safe_dump(tree))
+        tree = {"SEED": seed, "TRAIN": {"LR": 1e-3} | (settings or {}), "SEARCH": {}}
+        (folder / "config.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
         (folder / "status.json").write_text('{"state": "finished"}')
         (folder / "provenance.json").write_text('{"commit": "' + "ab" * 20 + '"}')
 

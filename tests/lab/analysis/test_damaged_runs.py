@@ -22,7 +22,7 @@ def row(**changes):
 
 
 def config(value):
-    return f"SEED: 0\nTRAIN: {{LR: {value}}}\n"
+    return f"SEED: 0\nTRAIN: {{LR: {value}}}\nSEARCH: {{}}\n"
 
 
 # name: file, its content, and a part of the line that names the run ("" where it is still usable).
@@ -42,6 +42,8 @@ CONTENTS = {
     "a tiny setting": ("config.yaml", config("5.0e-324"), ""),
     "a tree for a setting": ("config.yaml", config("{a: [{b: 1}]}"), ""),
     "a deep config": ("config.yaml", "{a: " * 2000 + "1" + "}" * 2000, "levels deep"),
+    "a config that was cut": ("config.yaml", "SEED: 0\n", "it ends before SEARCH, the last key"),
+    "an empty config": ("config.yaml", "", "it ends before SEARCH, the last key"),
     "yaml without an end": ("config.yaml", "a: [", "damaged"),
     "a list for a config": ("config.yaml", "[]", "holds no mapping"),
     "a config inside itself": ("config.yaml", "&a {b: *a}", "contains itself"),

@@ -20,7 +20,8 @@ class RunsFolder:
         """A run of our own training; `value` is its validation AbsRel."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.yaml").write_text(yaml.safe_dump({"SEED": 0, "TRAIN": {"LR": lr}}))
+        tree = {"SEED": 0, "TRAIN": {"LR": lr}, "SEARCH": {}}
+        (folder / "config.yaml").write_text(yaml.safe_dump(tree))
         recorded = {"module": "zoerefine.train", "commit": "ab" * 20, "seed": 0} | recorded
         (folder / "provenance.json").write_text(json.dumps(recorded))
         status = {"state": state, "started": started, "ended": started + 60}

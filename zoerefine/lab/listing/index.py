@@ -225,13 +225,13 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """What `--where` compares: the config keys of a run, as `zoerefine analyze` reads them."""
     from zoerefine.base.config_roles import compared_settings
     from zoerefine.lab.runs.read import is_foreign, read_run
-    from zoerefine.lab.runs.record import read_tree
+    from zoerefine.lab.runs.record import read_own_config
 
     run = RunDir(folder)
     if is_foreign(run, run.recorded()):
         found = read_run(folder)
         return {"seed": found.seed, **found.named_settings}
-    return compared_settings(read_tree(run.config_file))
+    return compared_settings(read_own_config(run))
 
 
 def find_rows(

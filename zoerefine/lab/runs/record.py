@@ -39,6 +39,22 @@ def read_tree(path: Path) -> dict[str, Any]:
     return json.loads(json.dumps(tree))
 
 
+def read_own_config(run: RunDir) -> dict[str, Any]:
+    """The config of one of our trainings, which has every key.
+
+    Raises `UserError` as `read_tree`, and for a file that was cut, or emptied: its other keys would
+    be taken for defaults.
+    """
+    tree = read_tree(run.config_file)
+    if LAST_KEY not in tree:
+        raise UserError(
+            f"{run.config_file} is damaged: it ends before {LAST_KEY}, the last key that a "
+            "training writes; copy the run again, or move it away"
+        )
+    return tree
+
+
+LAST_KEY = "SEARCH"  # of a config as a training saves it
 SCHEMA = 1  # of results.json
 RESULT_FACTS = ("data", "data_digest", "pseudo_label", "pruned", "parameters", "images_per_s",
                 "wait_share")  # fmt: skip
@@ -170,7 +186,7 @@ def read_own_run(run: RunDir, recorded: dict[str, Any]) -> Run:
 
     Raises `UserError` or `OSError` where a document is damaged.
     """
-    tree, results = read_tree(run.config_file), read_results(run)
+    tree, results = read_own_config(run), read_results(run)
     origin, seed = origin_settings(recorded), tree.get(SEED, 0)
     return Run(
         path=str(run.path),
