@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from zoerefine.base.depth_limits import FARTHEST_M
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.files.own_files import JSON_MARK, refuse_foreign
@@ -208,6 +207,7 @@ def check(args: argparse.Namespace) -> None:
 
 def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
     """Open and check all inputs; nothing is written before. With --measured also its room."""
+    from zoerefine.depth.data.depth_unit import trained_far_m
     from zoerefine.depth.data.metric_points import SUFFIXES, PointFiles
     from zoerefine.depth.exporting import NO_CONFIDENCE
     from zoerefine.depth.exporting.bundle.bundle import bundle_of, load_bundle
@@ -280,8 +280,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
         if refines:
             check_source(bundle, engine.manifest, pseudo.source(source.names))
     if refines and args.depth:
-        farthest_m = engine.manifest.get("farthest_m", FARTHEST_M)
-        warn_of_far(args.depth, [*map(pseudo.path, source.names)], farthest_m)
+        warn_of_far(args.depth, [*map(pseudo.path, source.names)], trained_far_m(engine.manifest))
     for folder in (*(path.parent for path in drawings), args.out):
         check_writable(folder)
     for path in drawings:

@@ -139,6 +139,14 @@ def test_a_unit_that_pseudo_depth_contradicts_is_warned_of(listed, unit, warned,
         assert [f"{folder}: pseudo depth is " in line for line in found] == [True] * warned
 
 
+def test_packing_counts_files_that_belong_to_no_frame(copied_world, tmp_path, capsys):
+    next(copied_world.rglob("*.jpg")).unlink()
+    words = ["DATA.ROOT", copied_world, "CACHE.ROOT", tmp_path / "caches"]
+    prepare(load_config("demo", list(map(str, words))))
+    line = "files without a partner: 3 (`zoerefine data inspect` lists them)"
+    assert line in capsys.readouterr().err.splitlines()
+
+
 def test_8_bit_depth_is_refused_unless_its_unit_is_stated(listed):
     folder = listed(HEADER, LINE)
     write_png(folder / "d.png", np.array([[0, 50], [100, 255]], np.uint8).repeat(3, 0).repeat(4, 1))

@@ -259,6 +259,14 @@ def test_depth_of_another_shape_than_its_picture_is_a_fault(scannet):
     assert "differ in size: 3x4, 8x6" in report and faults == 1
 
 
+def test_pictures_of_another_suffix_are_named_where_there_is_no_frame(scannet):
+    root = scannet("scene0000_00", (0,))
+    picture = root / "scene0000_00" / "color" / "0.jpg"
+    picture.rename(picture.with_suffix(".png"))
+    with pytest.raises(UserError, match=r"no frames: .*0\.png belongs to no frame: there is"):
+        readers.open_dataset(root)
+
+
 def test_two_scannet_pictures_of_one_number_are_one_error(scannet):
     root = scannet("scene0000_00", (1, "01"))
     with pytest.raises(UserError) as error:

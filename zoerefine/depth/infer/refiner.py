@@ -13,7 +13,13 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M, ZOEDEPTH
-from zoerefine.depth.data.depth_unit import FARTHEST_ZOE_M, PointsOfCalls, is_beyond_range
+from zoerefine.depth.data.depth_unit import (
+    FARTHEST_ZOE_M,
+    DepthOfCalls,
+    PointsOfCalls,
+    is_beyond_range,
+    trained_far_m,
+)
 from zoerefine.depth.exporting import SPREAD_UNITS
 from zoerefine.depth.exporting.engine import on_gpu
 
@@ -38,6 +44,7 @@ class Refiner:
         self.engine = engine
         self.manifest, self.digest = engine.manifest, engine.digest
         self.points = PointsOfCalls()
+        self.depth = DepthOfCalls(trained_far_m(self.manifest))
         self.pinned: PinnedCalls | None = None
         if on_gpu(engine.device):
             import torch
@@ -209,7 +216,9 @@ class Refiner:
             call = partial(self.refine_tensors, with_confidence=with_confidence)
             found = self.pinned(call, *pictures(rgb_u8, depth))
             return [output.reshape(zoe.shape) for output in found]
-        outputs = self.engine.arrays(*batch(rgb, zoe))[: 1 + with_confidence]
+        pictures_u8, zoe_u16 = batch(rgb, zoe)
+        self.depth.check(zoe_u16)
+        outputs = self.engine.arrays(pictures_u8, zoe_u16)[: 1 + with_confidence]
         units = ZOE_UNIT_M, 1 / SPREAD_UNITS
         return [like(zoe, output, unit) for output, unit in zip(outputs, units, strict=False)]
 

@@ -5,14 +5,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from zoerefine.base.errors import UserError
 from zoerefine.base.files import images
 from zoerefine.base.messages import say, warn
 from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.dataset import evenly_spaced
-from zoerefine.depth.data.depth_unit import ASKED_FRAMES, median_m
+from zoerefine.depth.data.depth_unit import ASKED_FRAMES, median_m, question_of_far
 from zoerefine.depth.data.networks.pseudo_source import PseudoSource, source_from_json
 from zoerefine.depth.infer.inference import POINTS_ALONE
 from zoerefine.depth.infer.results import BUNDLE
@@ -34,7 +32,7 @@ def check_source(bundle: Path, manifest: Mapping[str, Any], given: PseudoSource)
         )
 
 
-def warn_of_far(folder: Path, paths: Sequence[Path], farthest_m: float) -> None:
+def warn_of_far(folder: Path, paths: Sequence[Path], far_m: float) -> None:
     """Warn where pseudo depth is mostly beyond what a refiner was trained on, by some files.
 
     What cannot be read is left out.
@@ -45,11 +43,8 @@ def warn_of_far(folder: Path, paths: Sequence[Path], farthest_m: float) -> None:
             zoe_u16 = read_zoe(path)
             if zoe_u16.any():
                 medians.append(median_m(zoe_u16))
-    if medians and (median := float(np.median(medians))) > farthest_m:
-        warn(
-            f"--depth {folder} is mostly beyond the {farthest_m:g} m of the refiner's training "
-            f"(median {median:.1f} m): if it is in millimetres, write metres * 256"
-        )
+    if question := question_of_far(f"--depth {folder}", medians, far_m):
+        warn(question)
 
 
 def refuse_refined(paths: Iterable[Path]) -> None:

@@ -134,7 +134,7 @@ def find_dataset(cfg: Config, opened: Dataset | None = None) -> Dataset:
 
 def pack(cfg: Config, dataset: Dataset) -> Cache:
     """The packed cache of a data set, built if needed. Warns of depth or points in another unit,
-    and says how many frames have no points."""
+    and says how many frames have no points, and how many files no frame."""
     options, frames = cfg.CACHE, dataset.frames
     pairs = [(one.points, one.zoe) for one in frames if not one.sizes_may_differ]
     if is_writer():
@@ -143,6 +143,8 @@ def pack(cfg: Config, dataset: Dataset) -> Cache:
         missing = sum(one.points is None for one in frames)
         if 0 < missing < len(frames):
             say(f"{missing} of {len(frames)} frames have no points")
+        if count := len(dataset.unpaired):
+            say(f"files without a partner: {count} (`zoerefine data inspect` lists them)")
     cache = build_cache(
         dataset,
         options.HEIGHT,

@@ -62,7 +62,7 @@ def open_dataset(root: str | Path) -> Dataset:
         raise UserError(f"{root} is no data set: it has none of {marks}")
     dataset = replace(load_layout(name).read(root.resolve()), layout=name)
     if not dataset.frames:
-        raise UserError(f"{root} holds no frames")
+        raise UserError(": ".join([f"{root} holds no frames", *dataset.unpaired[:1]]))
     check_names(dataset)
     return dataset
 

@@ -100,6 +100,7 @@ TIMED = {"latency_ms": NUMBER, "eager_ms": NUMBER, "height": COUNT, "width": COU
 FLAG = Check("true or false", lambda value: isinstance(value, bool))
 OPTIONAL = {
     "takes_points": FLAG,
+    "pseudo_far_m": NUMBER,
     "pseudo_metrics": map_of(NUMBER),
     "training_scenes": map_of(TEXT),
     "started_from_others": FLAG,
