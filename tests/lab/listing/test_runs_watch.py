@@ -49,13 +49,14 @@ class Terminal:
         return self.data.decode(errors="replace")
 
     def read_all(self):
-        """Everything that the command prints."""
+        """Everything that the command prints, of bars what stays."""
         with suppress(OSError):  # the process has closed the terminal
             while data := os.read(self.leader, 65536):
                 self.data += data
         os.close(self.leader)
         assert self.process.wait(180) == 0
-        return CODES.sub("", self.text).replace("\r", "")
+        lines = CODES.sub("", self.text).replace("\r\n", "\n").split("\n")
+        return "\n".join(line.rpartition("\r")[2] for line in lines)
 
     def stop(self):
         """Ctrl-C; returns the exit code."""
