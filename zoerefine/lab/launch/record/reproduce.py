@@ -142,9 +142,10 @@ def check_machine(run: RunDir) -> Iterator[Comparison]:
     yield compare("gpu", *gpus, DIFFERS)
 
 
-def recorded_variables(run: RunDir) -> dict[str, str] | None:
-    """The variables that decided the run; None where an earlier version launched it."""
-    return run.read_json(run.provenance_file).get("variables")
+def recorded_variables(run: RunDir) -> dict[str, str]:
+    """The variables that decided the run."""
+    found: dict[str, str] = run.read_json(run.provenance_file).get("variables", {})
+    return found
 
 
 def check_library(recorded: Mapping[str, Any]) -> Iterator[Comparison]:
