@@ -26,6 +26,22 @@ NO_WORD = re.compile(r"[^A-Za-z0-9]+")
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
+def is_maximized(metric: str, asked: bool) -> bool:
+    """Whether a metric is better where it is higher: as it is asked for, or known of ours.
+
+    Warns where its name says otherwise. Raises `UserError` for one of ours that is best in between,
+    unless it is asked for.
+    """
+    if not asked and (found := BEST_AT.fullmatch(metric)):
+        raise UserError(
+            f"{metric} is best at 0.{found[3]}, so neither its lowest nor its highest value is: "
+            "give another metric, or --maximize"
+        )
+    maximize = asked or HIGHER_IS_BETTER.fullmatch(metric) is not None
+    warn_of_direction(metric, maximize)
+    return maximize
+
+
 def warn_of_direction(metric: str, maximize: bool) -> None:
     """Warn where a metric's name says that the other direction is the better one."""
     words = words_of(metric)
@@ -46,16 +62,3 @@ def words_of(metric: str) -> set[str]:
         words |= {part[start:].lower() for start in starts}
         words |= {word.lower() for word in CAMEL.split(part)}
     return words | {word.rstrip("0123456789") for word in words}
-
-
-def is_maximized(metric: str, asked: bool) -> bool:
-    """Whether a metric is better where it is higher: as it is asked for, or known of ours.
-
-    Raises `UserError` for one of ours that is best in between, unless it is asked for.
-    """
-    if not asked and (found := BEST_AT.fullmatch(metric)):
-        raise UserError(
-            f"{metric} is best at 0.{found[3]}, so neither its lowest nor its highest value is: "
-            "give another metric, or --maximize"
-        )
-    return asked or HIGHER_IS_BETTER.fullmatch(metric) is not None

@@ -103,8 +103,8 @@ class RunDir:
     def bundle(self) -> Path:
         """The engine bundle that was exported last; one that does not exist if there is none.
 
-        A file names it, since a copy of the folder may have other times. Without it (an earlier
-        version, a bundle that was removed) the newest counts.
+        A file names it, since a copy of the folder may have other times. Where that bundle
+        was removed, the newest counts.
         """
         bundles = {name: self.engine / name for name in BUNDLE_NAMES}
         with suppress(OSError, UserError, UnicodeError):

@@ -133,7 +133,7 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> Outcome:
 
     checks = [*check_run(run, plan), *check_commit(run, plan), *check_machine(run)]
     checks += check_data(run, lambda: data_digests(run))
-    variables = recorded_variables(run) or {}
+    variables = recorded_variables(run)
     checks += [Comparison(name, value, value, SAME) for name, value in variables.items()]
     exact = not any(check.verdict == DIFFERS and check.what != "commit" for check in checks)
     tolerance = 0.0 if exact else args.tolerance
@@ -155,7 +155,7 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> Outcome:
     again = next_run_dir(run, args.fresh)
     if again.status().state == "finished":
         print("compared with the repetition of before; --fresh runs the job once more")
-    code = start(plan, again, recorded=recorded_variables(run))
+    code = start(plan, again, recorded=variables)
     if code and again.status().reason.startswith("stopped by "):  # this command was, too
         message = "stopped: nothing is known; the same command starts the job again"
         return Outcome("stopped", message + ended, code, tolerance, checks, (), again)
@@ -178,17 +178,12 @@ def unfinished(run: RunDir) -> str:
 
 
 def data_digests(run: RunDir) -> Mapping[str, str]:
-    """The digest of the data that the run's config names, as they are now.
-
-    For a run of an earlier version it is of the records alone, as that version recorded it.
-    """
+    """The digest of the data that the run's config names, as they are now."""
     from zoerefine.base.config import load_config
     from zoerefine.depth.training.job import prepare
 
     cache, _ = prepare(load_config(run.config_file))
-    recorded = run.read_json(run.provenance_file).get("dataset_digest")
-    is_of_records = recorded == cache.records_digest
-    return {"dataset_digest": cache.records_digest if is_of_records else cache.dataset_digest}
+    return {"dataset_digest": cache.dataset_digest}
 
 
 def verdict(found: Sequence[Comparison], again: RunDir, tolerance: float) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.messages import say, visible, warn
-from zoerefine.base.metric_direction import is_maximized, warn_of_direction
+from zoerefine.base.metric_direction import is_maximized
 from zoerefine.commands.options import Parser, add_shared, as_path
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace
 
     if rows and args.keep_best is not None and not any(args.metric in row.metrics for row in rows):
         raise UserError(f"--keep-best: no run has {args.metric}: give another --metric")
-    rule = Rule(args.keep_best, args.older_than, args.metric, args.maximize)
+    highest = args.keep_best is not None and is_maximized(args.metric, args.maximize)
+    rule = Rule(args.keep_best, args.older_than, args.metric, highest)
     protection = Protection(args.runs or ["runs"], found)
     left = delete_old(map(Path, protection.roots)) if args.yes else []
     outcomes = []
@@ -102,10 +103,8 @@ def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace
     say_reasons("may use others", [(str(path), UNREADABLE) for path in protection.unreadable])
     say_reasons("stays in the trash", [(str(path), LEFT) for path in left])
     if args.keep_best is not None:
-        highest = is_maximized(args.metric, args.maximize)
         otherwise = "" if highest else " (--maximize: the highest)"
         say(f"best is the {'highest' if highest else 'lowest'} {args.metric}{otherwise}")
-        warn_of_direction(args.metric, highest)
     say_total([one.row for one in outcomes if not one.reason], len(rows), args.yes)
     return 1 if any(one.is_fault for one in outcomes) else 0
 

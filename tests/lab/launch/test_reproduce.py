@@ -153,7 +153,8 @@ def test_a_commit_that_no_branch_contains_any_more_is_named(finished, reproduce,
 def test_repo_names_the_new_place_of_a_repository(finished, reproduce, repository):
     moved = repository.folder.with_name("moved")
     repository.folder.rename(moved)
-    reproduce(finished.path, code=2)
+    said = " ".join(reproduce(finished.path, code=2).split())
+    assert f"the repository is no longer at {repository.folder}: give --repo with its" in said
     reproduce(finished.path, "--repo", moved)
 
 

@@ -225,7 +225,7 @@ def test_no_trial_begins_after_the_timeout_and_workers_that_join_run_them(
 
 
 def test_a_cluster_refuses_a_tree_with_uncommitted_changes(tree, monkeypatch):
-    monkeypatch.setattr("zoerefine.lab.search.worker_pool.CHECKOUT", tree)
+    monkeypatch.setattr("zoerefine.lab.search.worker_pool.OWN_FOLDER", tree)
     assert len(clean_commit()) == 40
     with open(tree / "zoerefine" / "errors.py", "a") as file:
         file.write("# changed\n")

@@ -37,7 +37,7 @@ from zoerefine.lab.launch.process.child import (
 )
 from zoerefine.lab.launch.process.end_reason import LOST_CONNECTION
 from zoerefine.lab.launch.process.torchrun import end_processes, torchrun_words
-from zoerefine.lab.launch.variables import LIBRARY, python_path
+from zoerefine.lab.launch.variables import OWN_FOLDER, python_path
 from zoerefine.lab.search.subject import ClaimLost, TrialMonitor
 
 PROGRAM = "zoerefine.depth.study.processes"
@@ -70,7 +70,7 @@ def train_in_processes(
     command += ["--claim", *(monitor.claim_words if monitor else ())]
     end_processes(run)  # of a worker that was killed together with its torchrun
     take_failure(run)
-    path = python_path(os.environ, LIBRARY)
+    path = python_path(os.environ, OWN_FOLDER)
     environment = os.environ | {RUN_FOLDER: str(run.path), "PYTHONPATH": path}
     share_cores(environment, processes)  # with one another
     code, stopped = run_to_end(command, environment, lock_fd)

@@ -9,7 +9,7 @@ from pathlib import Path
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import HALF_WRITTEN, remove_half_written
 from zoerefine.base.messages import first_few, say, visible
-from zoerefine.base.metric_direction import is_maximized, warn_of_direction
+from zoerefine.base.metric_direction import is_maximized
 from zoerefine.base.run_dir import REPORT_FILE, RunDir
 from zoerefine.lab.analysis.groups import Measure, RunGroup, choose_measure, make_groups
 from zoerefine.lab.analysis.pictures.overview import draw_overview
@@ -88,7 +88,6 @@ def analyze(
     for name in metrics:
         folder = out / folder_name(name) if len(metrics) > 1 else out
         measure = Measure("", name, is_maximized(name, maximize))
-        warn_of_direction(name, measure.maximize)
         paths += write_analysis(collection, measure, view, folder)
     return collection, paths
 

@@ -223,12 +223,8 @@ def with_tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def recorded_job(run: RunDir, recorded: Mapping[str, Any]) -> Job:
     """The job of a launched run, from its provenance.json and with the config that it kept."""
-    from zoerefine.lab.runs.metrics import recorded_patterns  # late: it needs regex
-
-    # Earlier versions have recorded fewer options.
     keys = {one.name: one.metadata["key"] for one in JOB_OPTIONS}
     options = {name: recorded[key] for name, key in keys.items() if key in recorded}
-    options["metric_patterns"] = recorded_patterns(recorded)
     has_config = recorded["config"] != str(NO_CONFIG)
     return Job(
         repo=recorded["repository"],

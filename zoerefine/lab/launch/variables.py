@@ -111,7 +111,7 @@ def build_variables() -> dict[str, str]:
     }
 
 
-LIBRARY = Path(__file__).resolve().parents[3]  # the folder of this package
+OWN_FOLDER = Path(__file__).resolve().parents[3]  # the folder of this package
 PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
 

@@ -19,7 +19,6 @@ from typing import NamedTuple
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.files.atomic import bytes_on_disk, sync
 from zoerefine.base.files.file_lock import try_lock
-from zoerefine.base.metric_direction import is_maximized
 from zoerefine.base.run_dir import LATEST, RunDir
 from zoerefine.lab.listing.labels import LABELS_LOCK, is_run_still
 from zoerefine.lab.listing.protection import Protection
@@ -83,9 +82,8 @@ def best_runs(rows: list[RunRow], count: int, rule: Rule) -> set[str]:
         if rule.metric in row.metrics:
             names.setdefault(row.name, []).append(row)
     best: set[str] = set()
-    maximize = is_maximized(rule.metric, rule.maximize)
     for group in names.values():
-        ordered = sorted(group, key=lambda row: row.metrics[rule.metric], reverse=maximize)
+        ordered = sorted(group, key=lambda row: row.metrics[rule.metric], reverse=rule.maximize)
         ordered.sort(key=lambda row: row.state != "finished")  # a crash may look good
         best |= {row.path for row in ordered[:count]}
     return best

@@ -116,13 +116,12 @@ def read_row(path: str, patterns: Sequence[str] = ()) -> RunRow:
 
 def read_facts(run: RunDir, patterns: Sequence[str]) -> dict[str, Any]:
     """The row of a run without labels and size. Raises where a document is damaged."""
+    from zoerefine.lab.runs.group_key import recorded_words
+
     recorded, status = run.recorded(), run.status()
     metrics, is_complete = final_metrics(run, recorded, status.state, patterns)
     seed = seed_of(recorded)
-
-    def given(name: str) -> list[str]:
-        return recorded.get(name) or []
-
+    words = (*recorded_words(recorded, "overrides"), *recorded_words(recorded, "arguments"))
     return {
         "metrics": metrics,
         "state": status.state,
@@ -131,7 +130,7 @@ def read_facts(run: RunDir, patterns: Sequence[str]) -> dict[str, Any]:
         "ended": status.ended,
         "commit": str(recorded.get("commit") or ""),
         "seed": seed if isinstance(seed, int) else None,
-        "words": " ".join(map(str, (*given("overrides"), *given("arguments")))),
+        "words": " ".join(words),
         "is_complete": is_complete,
     }
 

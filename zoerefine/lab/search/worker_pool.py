@@ -17,14 +17,14 @@ from zoerefine.lab.launch.git.commands import checkout_commit
 from zoerefine.lab.launch.process.child import child_setup, kill_tree
 from zoerefine.lab.launch.process.output import last_line
 from zoerefine.lab.launch.queue.executor import Executor, JobOutcome, Resources, open_executor
-from zoerefine.lab.launch.variables import LIBRARY as CHECKOUT
+from zoerefine.lab.launch.variables import OWN_FOLDER
 from zoerefine.lab.search.study.study import Study
 from zoerefine.lab.search.study.trials import settings_file
 from zoerefine.lab.search.worker_resources import MachineShares, refuse_unfit, visible_gpus
 
 # Starts a command from this tree, installed or not, whatever lies in the working directory.
 PROGRAM = (
-    f"import sys; sys.path[0] = {str(CHECKOUT)!r}; "
+    f"import sys; sys.path[0] = {str(OWN_FOLDER)!r}; "
     "from zoerefine.cli import main; sys.exit(main(sys.argv[1:]))"
 )
 
@@ -77,8 +77,8 @@ class LocalWorkers:
 
 def clean_commit() -> str:
     """This tree's commit, which nodes check out. Raises `UserError` for uncommitted changes."""
-    commit = checkout_commit(CHECKOUT)
-    if not commit or uncommitted_files(CHECKOUT):
+    commit = checkout_commit(OWN_FOLDER)
+    if not commit or uncommitted_files(OWN_FOLDER):
         raise UserError(
             "a cluster's nodes check out a commit, and this tree has none or differs from it: "
             "commit your changes first"
@@ -95,7 +95,7 @@ class ClusterWorkers:
         self.poll, self.cancel = executor.poll, executor.cancel
 
     def submit(self, name: str, number: int, words: Sequence[str]) -> Any:
-        launch = ["--repo", str(CHECKOUT), "--commit", self.commit, "--module",
+        launch = ["--repo", str(OWN_FOLDER), "--commit", self.commit, "--module",
                   "platform/search.py", "--config", str(settings_file(self.run)),
                   "--runs", str(self.run.path / "workers"), "--", *words]  # fmt: skip
         return self.executor.submit(launch, self.run.path / "workers" / f"slot-{number}")

@@ -22,7 +22,7 @@ from zoerefine.base.registries import EXECUTORS
 from zoerefine.base.yaml.read import Document
 from zoerefine.lab.launch.job import read_setting
 from zoerefine.lab.launch.process.child import ONLY, NodePlace, child_setup
-from zoerefine.lab.launch.variables import LIBRARY, python_path
+from zoerefine.lab.launch.variables import OWN_FOLDER, python_path
 
 
 def reserved(key: str, default: Any, help: str) -> Any:
@@ -194,7 +194,7 @@ class LaunchProcess:
             ignores_sigterm: for a cluster that sends SIGTERM to the job itself, too, and the
                 launcher would pass on a second one.
         """
-        path = python_path(os.environ, LIBRARY)
+        path = python_path(os.environ, OWN_FOLDER)
         environment = {**os.environ, "PYTHONPATH": path, **place.variables()}
         self._messages: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with us)
         self._process = subprocess.Popen(

@@ -17,6 +17,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_file, digest_json
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.equal_values import differing
+from zoerefine.lab.launch.git.address import parse_address
 from zoerefine.lab.launch.git.changes import Changes
 from zoerefine.lab.launch.git.commands import git
 from zoerefine.lab.launch.git.mirror import branch_or_tag_with
@@ -44,12 +45,25 @@ def recorded_plan(run: RunDir, home: Path, repo: str = "") -> LaunchPlan:
         raise UserError(
             f"{run.path} was not started by `zoerefine run`, so it cannot be reproduced{how}"
         )
-    job = recorded_job(run, {**recorded, "repository": repo or recorded["repository"]})
+    repo = repo or recorded_place(recorded)
+    job = recorded_job(run, {**recorded, "repository": repo})
     config = run.path / recorded["input"]
     if not config.is_file():
         raise UserError(f"{config} does not exist any more: the run needs its config")
     changes, included = recorded_changes(run, recorded), read_included(run.path)
     return kept_plan(job, config.read_bytes(), changes, included, home)
+
+
+def recorded_place(recorded: Mapping[str, Any]) -> str:
+    """The recorded address of the repository. Raises `UserError` where nothing can be there."""
+    place: str = recorded["repository"]
+    try:
+        parse_address(place)
+    except UserError:
+        raise UserError(
+            f"the repository is no longer at {place}: give --repo with its new place"
+        ) from None
+    return place
 
 
 def own_command(run: RunDir, recorded: Mapping[str, Any]) -> str:
@@ -128,9 +142,10 @@ def check_machine(run: RunDir) -> Iterator[Comparison]:
     yield compare("gpu", *gpus, DIFFERS)
 
 
-def recorded_variables(run: RunDir) -> dict[str, str] | None:
-    """The variables that decided the run; None where an earlier version launched it."""
-    return run.read_json(run.provenance_file).get("variables")
+def recorded_variables(run: RunDir) -> dict[str, str]:
+    """The variables that decided the run."""
+    found: dict[str, str] = run.read_json(run.provenance_file).get("variables", {})
+    return found
 
 
 def check_library(recorded: Mapping[str, Any]) -> Iterator[Comparison]:

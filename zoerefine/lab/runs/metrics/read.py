@@ -42,9 +42,9 @@ def read_metrics(run: RunDir | Path | str, patterns: Sequence[str] = ()) -> RunM
 
 
 def recorded_patterns(recorded: Mapping[str, Any]) -> tuple[str, ...]:
-    """The metric patterns of a job. Earlier versions recorded one, as a text."""
-    found = recorded.get("metric_patterns") or recorded.get("metric_pattern") or []
-    return tuple(map(str, found)) if isinstance(found, list) else (str(found),)
+    """The metric patterns of a job."""
+    found = recorded.get("metric_patterns")
+    return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 @dataclass

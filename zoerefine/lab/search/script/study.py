@@ -43,7 +43,6 @@ from zoerefine.lab.launch.job import (
 )
 from zoerefine.lab.launch.plan import LaunchPlan, kept_plan, make_plan
 from zoerefine.lab.launch.record import provenance
-from zoerefine.lab.runs.metrics import recorded_patterns
 from zoerefine.lab.search.script.runner import run_launch, unread_values
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.script_section import (
@@ -121,11 +120,8 @@ class LaunchedScript:
             for one in JOB_OPTIONS
             if one.type is str
         }
-        patterns = job.metric_patterns
-        # One pattern is a text, as in studies of earlier versions.
-        found["--metric-pattern"] = list(patterns) if len(patterns) > 1 else "".join(patterns)
-        if job.processes > 1:  # only then, so that earlier studies stay the same
-            found["--processes"] = job.processes
+        found["--metric-pattern"] = list(job.metric_patterns)
+        found["--processes"] = job.processes
         if job.record_env:
             found["--record-env"] = list(job.record_env)
         if self.plan.inputs:
@@ -297,8 +293,6 @@ def open_study(run: RunDir) -> LaunchedScript:
     fields = document["JOB"]
     fields["config"] = config_in(run, fields)
     fields["caller"] = Path(fields["caller"])
-    fields["metric_patterns"] = recorded_patterns(fields)
-    fields.pop("metric_pattern", None)  # of an earlier version
     job, home = Job(**with_tuples(fields)), home_folder()
     with mirrors_in_use(home):
         included = read_included(run.path)

@@ -165,7 +165,7 @@ def open_earlier(path: Path, subject: Subject, run: RunDir) -> EarlierStudy:
             f"{', '.join(ours)} here"
         )
     if not {"id", "identity"} <= set(found.user_attrs):
-        raise UserError(f"--from {path} was made by an older version, without its settings")
+        raise UserError(f"--from {path} has no settings yet: its search was stopped as it began")
     return earlier
 
 

@@ -15,7 +15,6 @@ from zoerefine.base.registries import PRUNERS
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.equal_values import differing
 from zoerefine.lab.launch.record import provenance
-from zoerefine.lab.search.space.space import unknown_parameter
 from zoerefine.lab.search.study.pruning import FirstObjective
 from zoerefine.lab.search.study.storage import open_storage, storage_url, study_lock
 from zoerefine.lab.search.study.trials import (
@@ -55,7 +54,6 @@ class Study:
                 load_if_exists=True,
             )
             self._check_identity()
-            self._check_names()
             self._check_folder()
 
     @contextmanager
@@ -87,19 +85,6 @@ class Study:
         directions = {identity[METRIC].rpartition(", ")[2] for identity in (theirs, ours)}
         ended = (trial.state.is_finished() for trial in self.optuna.get_trials(deepcopy=False))
         return len(directions) == 1 and not any(ended)
-
-    def _check_names(self) -> None:
-        """Raises `UserError` where an earlier version called the parameters otherwise.
-
-        Optuna keeps them by name, and the options of a choice by label.
-        """
-        for trial in self.optuna.get_trials(deepcopy=False):
-            if other := unknown_parameter(self.space, trial.params):
-                raise UserError(
-                    f"study {self.name} in {self.url} was begun by a version of zoerefine that "
-                    f"named its parameters otherwise ({other}): continue it with that version, or "
-                    f"give another {self.subject.name_key}"
-                )
 
     def _check_folder(self) -> None:
         """Raises `UserError` where the folder holds the trials of another study."""

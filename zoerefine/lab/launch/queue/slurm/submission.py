@@ -27,7 +27,7 @@ from zoerefine.lab.launch.git.address import LOGIN_VARIABLES
 from zoerefine.lab.launch.queue.executor import JobOutcome, Resources
 from zoerefine.lab.launch.queue.slurm import commands
 from zoerefine.lab.launch.queue.slurm.sbatch_options import sbatch_options
-from zoerefine.lab.launch.variables import LIBRARY, python_path
+from zoerefine.lab.launch.variables import OWN_FOLDER, python_path
 
 FOLDER = "slurm"
 NODE_PROGRAM = "zoerefine.lab.launch.queue.slurm.node_job"
@@ -212,7 +212,7 @@ def submit_script(script: Path, name: str, resources: Resources) -> str:
     """
     words = sbatch_options(resources)
     environment = job_variables(os.environ)
-    environment["PYTHONPATH"] = python_path(environment, LIBRARY)
+    environment["PYTHONPATH"] = python_path(environment, OWN_FOLDER)
     # Slurm replaces %j and the like in the whole path, in a relative one's folder too.
     log = f"{str(script.parent).replace('%', '%%')}/%j.log"
     fixed = ("--parsable", f"--job-name={name}", f"--output={log}", "--export=ALL")
