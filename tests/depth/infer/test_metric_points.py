@@ -161,6 +161,17 @@ def test_points_in_feet_are_asked_about_once_for_their_folder(alone, points, req
     assert line.endswith(" times what is predicted: if they are in feet, write metres")
 
 
+def test_sigma_in_millimetres_is_asked_about(alone, points):
+    for sigma, lines in (("0.02", 0), ("20", 1)):
+        for path in Path("given").rglob("*.csv"):
+            rows = [row.rpartition(",")[0] for row in path.read_text().splitlines()[1:]]
+            path.write_text("\n".join(["x,y,metres,sigma", *(f"{one},{sigma}" for one in rows)]))
+        done = alone(*SOURCES, "--out", f"out{sigma}", "--points", "given", "-q")
+        assert len(done.err.splitlines()) == lines, done.err
+    assert done.err.startswith("warning: given: sigma is ")
+    assert "hardly count: if it is in millimetres, write metres" in done.err
+
+
 @pytest.mark.parametrize("factor", [0.4, 1.6])
 def test_a_network_that_is_far_off_is_not_asked_about(alone, points, factor):
     scale_points(Path("given").rglob("*.csv"), factor)

@@ -149,15 +149,32 @@ def ask_unit(where: str, files: Sequence[tuple[Path, Path]]) -> None:
     """
     from zoerefine.depth.data.cache.decode import read_zoe  # engines need no OpenCV
 
-    errors, predicted_m = [], []
-    for points, zoe in evenly_spaced(files, ASKED_FRAMES):
+    errors, predicted_m, sigmas = [], [], []
+    for path, zoe in evenly_spaced(files, ASKED_FRAMES):
         with suppress(UserError):  # who needs this picture says why
             zoe_u16 = read_zoe(zoe)
-            error = points_error(read_points(points, *zoe_u16.shape), zoe_u16)
+            points = read_points(path, *zoe_u16.shape)
+            error = points_error(points, zoe_u16)
             if error is not None:
                 errors.append(error)
                 predicted_m.append(median_m(zoe_u16))
-    if question := question_of_unit(where, errors, "frames", predicted_m):
+                sigmas.append(sigma_share(points))
+    ask(where, errors, "frames", predicted_m, sigmas)
+
+
+def ask(
+    where: str,
+    errors: Sequence[float],
+    what: str,
+    predicted_m: Sequence[float],
+    sigmas: Sequence[float],
+) -> None:
+    """Warn of what is in doubt about points. Raises `UserError` as `question_of_unit`."""
+    questions = (
+        question_of_unit(where, errors, what, predicted_m),
+        question_of_sigma(where, sigmas),
+    )
+    for question in filter(None, questions):
         warn(question)
 
 
@@ -179,6 +196,25 @@ def question_of_far(what: str, medians_m: Sequence[float], far_m: float) -> str:
     return (
         f"{what} is mostly beyond the {far_m:.3g} m of the refiner's training (median "
         f"{median:.1f} m): if it is in millimetres, write metres * 256"
+    )
+
+
+def sigma_share(points: MetricPoints) -> float:
+    """The median of stated sigma over measured depth; NaN where no point states one."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # a program may give what is no depth
+        shares = points.sigma_m / points.depth_m
+    known = shares[np.isfinite(shares)]
+    return float(np.median(known)) if len(known) else math.nan
+
+
+def question_of_sigma(where: str, shares: Iterable[float]) -> str:
+    """What is in doubt about sigma, by the `sigma_share` of pictures; empty where nothing is."""
+    known = [one for one in shares if not math.isnan(one)]
+    if not known or (share := float(np.median(known))) <= 1:
+        return ""
+    return (
+        f"{where}: sigma is {share:.2g} times what was measured, so the points hardly count: if it "
+        "is in millimetres, write metres"
     )
 
 
@@ -241,6 +277,7 @@ class PointsOfCalls:
     def __init__(self) -> None:
         self.errors: list[float] = []
         self.predicted_m: list[float] = []
+        self.sigmas: list[float] = []
         self.lock = Lock()  # calls may come from several threads
 
     def check(self, points: MetricPoints, zoe_u16: Array) -> None:
@@ -251,7 +288,7 @@ class PointsOfCalls:
                 return
             self.errors.append(error)
             self.predicted_m.append(median_m(zoe_u16))
-            is_last = len(self.errors) == ASKED_FRAMES
-        words = "metric points", self.errors, "pictures", self.predicted_m
-        if is_last and (question := question_of_unit(*words)):
-            warn(question)
+            self.sigmas.append(sigma_share(points))
+            if len(self.errors) < ASKED_FRAMES:
+                return
+        ask("metric points", self.errors, "pictures", self.predicted_m, self.sigmas)
