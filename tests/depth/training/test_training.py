@@ -201,6 +201,21 @@ def test_a_kill_after_the_last_step_adds_no_step(train, words):
     assert run.read_json(run.results_file)["test"] == results["test"]
 
 
+def test_a_resume_with_another_number_of_threads_is_named(train, capsys):
+    run, threads = train(), torch.get_num_threads()
+    run.results_file.unlink()
+    torch.set_num_threads(threads + 1)
+    try:
+        assert train() == run
+    finally:
+        torch.set_num_threads(threads)
+    line = f" on its processor and goes on with {threads + 1}, so its weights are another run's: "
+    assert line in capsys.readouterr().err
+    run.results_file.unlink()
+    assert train() == run
+    assert "on its processor" not in capsys.readouterr().err
+
+
 def test_a_kill_after_the_results_leaves_a_run_that_the_same_command_finishes(train):
     run = train()
     stamp = run.results_file.stat().st_mtime_ns

@@ -12,7 +12,7 @@ from zoerefine.base import ranks
 from zoerefine.base.config import Config
 from zoerefine.base.files.atomic import write_json
 from zoerefine.base.files.images import write_png
-from zoerefine.base.messages import say
+from zoerefine.base.messages import counted, say, warn
 from zoerefine.base.progress import bar
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.run_dir import RunDir
@@ -112,6 +112,10 @@ class Loop:
         if state:
             trainer.restore(state)
             say(f"{run.path}: going on from step {trainer.step} of {trainer.steps}")
+            if (before := state.get("threads", threads())) != threads():
+                warn(f"{run.path} began with {counted(before, 'thread')} on its processor and goes "
+                     f"on with {threads()}, so its weights are another run's: OMP_NUM_THREADS says "
+                     "how many")  # fmt: skip
         self.pruned = bool(state and state["pruned"])
         if ranks.is_writer():
             self.log = RunLog(run, state["log_offset"] if state else 0, trainer.step)
@@ -245,11 +249,16 @@ class Loop:
         if ranks.is_writer():
             state = self.trainer.state()
             state |= {"pruned": self.pruned, "log_offset": self.log.offset, "binding": self.bound}
-            state |= {"pseudo": self.trainer.cache.pseudo.as_json()}
+            state |= {"pseudo": self.trainer.cache.pseudo.as_json(), "threads": threads()}
             self.writer.save(self.trainer.step, state)
         if stop:
             self.writer.wait()
             raise KeyboardInterrupt
+
+
+def threads() -> int:
+    """How many threads compute on a CPU, which decides how its sums are rounded; 0 on GPUs."""
+    return 0 if torch.cuda.is_available() else torch.get_num_threads()
 
 
 def epoch_line(epoch: int, epochs: int, metrics: dict[str, Any], best: float) -> str:
