@@ -157,8 +157,9 @@ def pseudo(args: argparse.Namespace) -> None:
 
     dataset = open_dataset(args.folder)
     had = ", ".join(sorted(map(str, dataset.pseudo_sources)))
-    missing = any(lacks_pseudo_depth(frame, frame.zoe) for frame in dataset.frames)
-    needed = missing or args.model.endswith(ONNX)  # one with a focal term names depth without it
+    needed = args.model.endswith(ONNX) or any(  # one with a focal term names depth without it
+        lacks_pseudo_depth(frame, frame.zoe) for frame in dataset.frames
+    )
     made = add_pseudo_depth(dataset, load_network(args.model), args.batch) if needed else 0
     others = f"the others had it, of: {had}" if had else "the others had it"
     print(f"{made} of {len(dataset.frames)} frames got pseudo depth, {others}")

@@ -184,7 +184,7 @@ def samples(groups: Sequence[RunGroup]) -> str:
     return "runs of several settings" if mixed else SEEDS
 
 
-NAME = "name"  # of launched runs, which may group them, and is no setting
+NAME = "name"  # of launched runs and those of trackers, which may group them; no setting
 
 
 def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> list[RunGroup]:
@@ -195,7 +195,9 @@ def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> lis
         by: a setting to group by, or `name`; None: all settings but the seed.
     """
     if by == NAME and all(NAME not in run.settings for run in runs):
-        runs = [replace(one, settings=one.settings | {NAME: one.launch_name}) for one in runs]
+        if not any(run.shared_name for run in runs):
+            raise UserError("--by name: no run has a name that others could share")
+        runs = [replace(one, settings=one.settings | {NAME: one.shared_name}) for one in runs]
     if by is not None and all(by not in run.settings for run in runs):
         raise UserError(f"--by {by}: no run has this setting")
     members: dict[str, list[Run]] = {}
@@ -275,14 +277,20 @@ def other_jobs(runs: Sequence[Run]) -> int:
 
 
 def names_note(group: RunGroup) -> str:
-    """That a group has launched runs of several names; empty where it has not."""
-    names = sorted({run.launch_name for run in finished_or_all(group.runs)} - {""})
-    if len(names) < 2 or NAME in group.runs[0].settings:
+    """That a group has runs of several names, or of no known settings; empty where it has not.
+
+    A tracker may give each run a name of its own, which says nothing.
+    """
+    runs = finished_or_all(group.runs)
+    names = sorted({run.shared_name for run in runs} - {""})
+    has_names = len(names) > 1 and not (runs[0].is_tracked and len(names) == len(runs))
+    is_unknown = len(runs) > 1 and all(run.is_unknown for run in runs)
+    if NAME in runs[0].settings or not (has_names or is_unknown):
         return ""
-    return (
-        f"the runs of {', '.join(names[:-1])} and {names[-1]} have one setting, and count as one "
-        "group: --by name tells them apart"
-    )
+    of_names = f"the runs of {', '.join(names[:-1])} and {names[-1]}" if has_names else ""
+    advice = ": --by name tells them apart" if has_names else ""
+    have = "no known settings" if is_unknown else "one setting"
+    return f"{of_names or f'its {len(runs)} runs'} have {have}, and count as one group{advice}"
 
 
 def stopped_beside_whole(runs: Sequence[Run]) -> int:

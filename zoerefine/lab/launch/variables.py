@@ -123,25 +123,34 @@ def import_folders(workspace: Path, tree: Path | None) -> list[Path]:
     Args:
         tree: the repository's working tree; None where it is not on this machine.
     """
-    folders = [workspace]
-    source = workspace / "src"
-    is_project = any((workspace / name).is_file() for name in PROJECT_FILES)
-    if is_project and any(source.glob("*/__init__.py")) and not any(source.glob("*.py")):
-        folders.append(source)
-    own = tree and Path(os.path.realpath(tree))
     mapped = mapped_packages()
+    warn_of_renamed(workspace, mapped)
+    own = tree and Path(os.path.realpath(tree))
+    folders = [workspace, *source_folder(workspace)]
     for place, top in in_working_trees([*sys.path[1:], *map(os.path.dirname, mapped.values())]):
         name = place.relative_to(top)
         if have_common_names(place, workspace / name):
             folders.append(workspace / name)
         elif top == own:
             warn(f"Python imports from {place}, and the commit has no {name}: {AS_IT_IS}")
+    return list(dict.fromkeys(folders))
+
+
+def source_folder(workspace: Path) -> list[Path]:
+    """The `src` of a project that has its packages there; none of another project."""
+    source = workspace / "src"
+    is_project = any((workspace / name).is_file() for name in PROJECT_FILES)
+    has_packages = any(source.glob("*/__init__.py")) and not any(source.glob("*.py"))
+    return [source] if is_project and has_packages else []
+
+
+def warn_of_renamed(workspace: Path, mapped: Mapping[str, str]) -> None:
+    """Warn of the commit's packages that are imported by a name other than their folder's."""
     for package, path in mapped.items():
         is_renamed = package.split(".")[-1] != os.path.basename(path)
         trees = in_working_trees([path] if is_renamed else [])
         if any((workspace / place.relative_to(top)).is_dir() for place, top in trees):
             warn(f"Python imports {package} from {path}, whose name is another one: {AS_IT_IS}")
-    return list(dict.fromkeys(folders))
 
 
 def have_common_names(one: Path, other: Path) -> bool:

@@ -214,6 +214,7 @@ def as_run(found: TrackedRun, names: Sequence[str]) -> Run:
     settings = dict(sorted(found.settings.items()))
     key = seed_key(settings)
     seed = settings.pop(key, None)
+    settings = with_facts(settings, {name: place for name, place in found.places.items() if place})
     if found.commit:
         settings[COMMIT] = found.commit[:DIGITS]
     json.dumps([settings, found.name, list(found.finals)], ensure_ascii=False).encode()

@@ -19,7 +19,7 @@ from zoerefine.base.run_dir import RunDir, require_file
 from zoerefine.base.yaml.equal_values import exact_text_at
 from zoerefine.base.yaml.keys import flatten
 from zoerefine.base.yaml.read import load_yaml
-from zoerefine.lab.runs.group_key import group_key, origin_settings
+from zoerefine.lab.runs.group_key import COMMIT, PLACES, group_key, origin_settings
 
 
 def read_tree(path: Path) -> dict[str, Any]:
@@ -116,10 +116,25 @@ class Run:
         return path.name
 
     @property
-    def launch_name(self) -> str:
-        """The name that a launched run shares with others, as --name gives it; else empty."""
+    def shared_name(self) -> str:
+        """The name that runs may share: as --name gives it, or a tracker has it; else the folder
+        of TensorBoard's runs. Empty for others.
+        """
+        if self.is_tracked and (given := self.provenance.get("run_name")):
+            return str(given)
         folder = Path(self.path).parent.name
-        return folder if "module" in self.provenance and folder != "trials" else ""
+        has_name = self.is_tracked or "module" in self.provenance
+        return folder if has_name and folder != "trials" else ""
+
+    @property
+    def is_tracked(self) -> bool:
+        """Whether a tracker recorded it, not a launch."""
+        return "tracker_id" in self.provenance
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether a tracker recorded neither its seed nor any setting of its script."""
+        return self.is_tracked and self.seed is None and not {*self.settings} - {COMMIT, *PLACES}
 
     @property
     def named_settings(self) -> dict[str, Any]:

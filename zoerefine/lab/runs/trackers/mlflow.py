@@ -3,7 +3,7 @@
 import logging
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from operator import itemgetter
 from pathlib import Path
@@ -13,6 +13,7 @@ from urllib.parse import quote
 from zoerefine.base.errors import UserError, damage
 from zoerefine.base.messages import one_line
 from zoerefine.base.missing_packages import needed
+from zoerefine.lab.runs.group_key import EXPERIMENT
 from zoerefine.lab.runs.metrics.steps import Points, as_number, as_series, record
 from zoerefine.lab.runs.trackers.stores import (
     EXTRA,
@@ -123,10 +124,10 @@ def read_database(path: Path, copy: Path, names: Sequence[str] | None) -> Stored
     except sqlite3.Error as error:
         raise UserError(f"{path} cannot be read: {error}") from None
     client = open_client(f"sqlite:///{copy}")
-    experiments = [one.experiment_id for one in pages(client.search_experiments)]
-    runs = pages(client.search_runs, experiments) if experiments else []
+    names_by_id = experiment_names(client)
+    runs = pages(client.search_runs, list(names_by_id)) if names_by_id else []
     return Stored([
-        tracked(client, run, f"{path}/{run.info.run_id}", names)
+        tracked(client, run, f"{path}/{run.info.run_id}", names, names_by_id)
         for run in sorted(runs, key=start_order)
     ])  # fmt: skip
 
@@ -138,6 +139,7 @@ def read_folder(path: Path, opened: Path, names: Sequence[str] | None) -> Stored
     for link, experiment in linked.items():
         link_experiment(link, experiment)
     client = open_client(opened.as_uri())
+    names_by_id = experiment_names(client)
     runs, left_out = [], {}
     for folder in (run for one in linked.values() for run in folders_in(one)):
         if not (folder / META).exists():  # `models`, `traces`, `tags` and others
@@ -146,7 +148,7 @@ def read_folder(path: Path, opened: Path, names: Sequence[str] | None) -> Stored
             with naming(str(folder)):
                 run = client.get_run(folder.name)
                 if run.info.lifecycle_stage == "active":
-                    found = tracked(client, run, str(folder), names)
+                    found = tracked(client, run, str(folder), names, names_by_id)
                     runs.append((start_order(run), found))
         except Exception as error:  # whatever is in its files, the other runs are read
             left_out[str(folder)] = damage(error)
@@ -168,6 +170,11 @@ def link_experiment(link: Path, experiment: Path) -> None:
         (own / ARTIFACTS).mkdir(parents=True)
         for part in entry.iterdir():
             (own / part.name).symlink_to(part.resolve())
+
+
+def experiment_names(client: Any) -> dict[str, str]:
+    """The name of each experiment by its id."""
+    return {one.experiment_id: one.name for one in pages(client.search_experiments)}
 
 
 def start_order(run: Any) -> tuple[int, str]:
@@ -192,8 +199,10 @@ def pages(search: Any, *args: Any, **options: Any) -> Iterator[Any]:
             return
 
 
-def tracked(client: Any, run: Any, path: str, names: Sequence[str] | None) -> TrackedRun:
-    """A run with the series of some metrics, or of all."""
+def tracked(
+    client: Any, run: Any, path: str, names: Sequence[str] | None, experiments: Mapping[str, str]
+) -> TrackedRun:
+    """A run with the series of some metrics, or of all; the experiments are names by id."""
     finals = {name: as_number(value) for name, value in run.data.metrics.items()}
     wanted = finals if names is None else [name for name in names if name in finals]
     read = {name: read_points(client, run.info.run_id, name) for name in wanted}
@@ -208,6 +217,7 @@ def tracked(client: Any, run: Any, path: str, names: Sequence[str] | None) -> Tr
         finals={name: value for name, value in finals.items() if value is not None},
         series=series,
         commit=run.data.tags.get(COMMIT, ""),
+        places={EXPERIMENT: experiments.get(run.info.experiment_id, "")},
         again={name: step for name, (_, step) in read.items() if step is not None},
     )
 

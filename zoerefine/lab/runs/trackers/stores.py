@@ -41,6 +41,7 @@ class TrackedRun:
         finals: the final value of every metric.
         series: metrics over steps.
         commit: empty where it was not recorded.
+        places: where the tracker keeps it, such as its experiment: names in `group_key.PLACES`.
         faults: what could not be read, one sentence each.
         again: the first step to which a metric goes back or of which it has two values, by metric.
         id: what a copy of the run keeps; empty: the last part of the path.
@@ -53,6 +54,7 @@ class TrackedRun:
     finals: dict[str, float]
     series: dict[str, Series]
     commit: str = ""
+    places: Mapping[str, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     again: Mapping[str, float] = field(default_factory=dict)
     id: str = ""

@@ -14,6 +14,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.messages import counted
 from zoerefine.base.missing_packages import needed
 from zoerefine.base.yaml.keys import flatten
+from zoerefine.lab.runs.group_key import GROUP, PROJECT
 from zoerefine.lab.runs.metrics.steps import STEP_NAMES, Points, Series, as_number, as_series
 from zoerefine.lab.runs.trackers.stores import EXTRA, Stored, TrackedRun, environment
 
@@ -117,6 +118,7 @@ class WandbFacts:
     """
 
     name: str = ""
+    places: dict[str, str] = field(default_factory=dict)
     commit: str = ""
     exit_code: int | None = None
     config: dict[str, Any] = field(default_factory=dict)
@@ -132,6 +134,7 @@ class WandbFacts:
         kind = record.WhichOneof("record_type")
         if kind == "run":
             self.name = record.run.display_name
+            self.places = {PROJECT: record.run.project, GROUP: record.run.run_group}
             self.commit = record.run.git.commit or self.commit
             update(self.config, record.run.config)
         elif kind == "config":
@@ -227,6 +230,7 @@ def read_log(path: Path, record_class: Any) -> TrackedRun:
         finals={k: v for k, v in finals.items() if k not in facts.step_keys.values()},
         series=series,
         commit=facts.commit,
+        places=facts.places,
         faults=faults,
         id=path.stem,  # its folder may be a copy of the link latest-run
     )
