@@ -113,7 +113,7 @@ def search_training(args: argparse.Namespace) -> RunDir | None:
         return None
     from zoerefine.depth.study.trials import OwnTraining, study_folder
     from zoerefine.lab.search.driver import run_study, study_run
-    from zoerefine.lab.search.worker_resources import worker_settings
+    from zoerefine.lab.search.worker_pool import worker_settings
 
     with notifying(args.notify, "search") as ending:
         ending.run = study_run(study_folder(cfg)).path
@@ -237,7 +237,7 @@ def search_script(
             print("\n".join(script_plan(subject, args)))
         return None
     from zoerefine.lab.search.driver import run_study, study_run
-    from zoerefine.lab.search.worker_resources import worker_settings
+    from zoerefine.lab.search.worker_pool import worker_settings
 
     for line in (line for parameter in subject.space for line in parameter.lines()):
         say(f"searching {line}")

@@ -14,7 +14,7 @@ from PIL import ExifTags, Image
 
 from zoerefine.base.files.images import write_png
 from zoerefine.depth.data.cache.decode import read_zoe
-from zoerefine.depth.data.networks.add_pseudo import PICTURE
+from zoerefine.depth.data.networks.pseudo_source import PICTURE
 from zoerefine.depth.infer.video_damage import check_video, predicted_from
 
 

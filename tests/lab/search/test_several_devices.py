@@ -21,7 +21,7 @@ from zoerefine.lab.search.study.claims import claim_trial, put_back
 from zoerefine.lab.search.study.trials import reason_of, trial_run
 from zoerefine.lab.search.subject import ClaimLost
 from zoerefine.lab.search.worker import run_worker
-from zoerefine.lab.search.worker_resources import MachineShares, visible_gpus, worker_settings
+from zoerefine.lab.search.worker_pool import MachineShares, visible_gpus, worker_settings
 
 ONE = "{TRAIN: {LR: [0.001]}}"
 GRID = ("STUDY.SAMPLER", "grid", "STUDY.PRUNER", "none")

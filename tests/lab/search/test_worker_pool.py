@@ -18,8 +18,7 @@ from zoerefine.lab.launch.queue.executor import ExecutorBusy, JobOutcome
 from zoerefine.lab.search.driver import Driver
 from zoerefine.lab.search.study.claims import claim_trial, complete
 from zoerefine.lab.search.subject import TrialOutcome
-from zoerefine.lab.search.worker_pool import LocalWorkers, clean_commit
-from zoerefine.lab.search.worker_resources import MachineShares
+from zoerefine.lab.search.worker_pool import LocalWorkers, MachineShares, clean_commit
 
 KILLS = kills(1)
 

@@ -31,12 +31,12 @@ from zoerefine.depth.data.frame_names import number_order
 from zoerefine.depth.data.intrinsics import Cameras, needs_intrinsics
 from zoerefine.depth.data.layouts.readers import stated_intrinsics
 from zoerefine.depth.data.networks import load_network
-from zoerefine.depth.data.networks.add_pseudo import require_picture
 from zoerefine.depth.data.networks.pseudo_source import (
     DepthNetwork,
     PseudoSource,
     one_source,
     replace_source,
+    require_picture,
     sources_of,
 )
 from zoerefine.depth.infer.results import INPUTS, has_provenance

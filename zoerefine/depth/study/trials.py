@@ -35,7 +35,7 @@ from zoerefine.lab.search.space.space import Parameter, Values
 from zoerefine.lab.search.study.pruning import prune_reason_before_training
 from zoerefine.lab.search.study.trials import Criteria, Limit
 from zoerefine.lab.search.subject import TrialMonitor, TrialOutcome, TrialRunner
-from zoerefine.lab.search.worker_resources import visible_gpus
+from zoerefine.lab.search.worker_pool import visible_gpus
 
 
 def publish_training(study: RunDir, name: str, cfg: Config, cache: Cache, split: Split) -> None:

@@ -11,5 +11,5 @@ OPEN = (
     "study",
     "subject",
     "worker",
-    "worker_resources",
+    "worker_pool",
 )

@@ -1,6 +1,6 @@
 """Runs a depth network over the pictures of a data set that have no pseudo depth."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
 from itertools import groupby
@@ -20,8 +20,7 @@ from zoerefine.depth.data.intrinsics import needs_intrinsics
 from zoerefine.depth.data.layouts.readers import load_layout
 from zoerefine.depth.data.networks import pseudo_source as sources
 
-# In a file's text: the camera that its metres depend on, and SHA-256 of the picture's file.
-CAMERA, PICTURE = "zoerefine-camera", "zoerefine-picture"
+CAMERA = "zoerefine-camera"  # in a file's text: the camera that its metres depend on
 
 
 def lacks_pseudo_depth(frame: Frame, path: Path | None) -> bool:
@@ -32,17 +31,7 @@ def lacks_pseudo_depth(frame: Frame, path: Path | None) -> bool:
 def require_made_for(frame: Frame) -> None:
     """Raises `UserError` for pseudo depth of ours that another picture or camera has."""
     if frame.zoe and (other := made_for(frame, frame.zoe)):
-        raise not_made_for(other, frame.zoe)
-
-
-def require_picture(picture: Path, zoe: Path) -> None:
-    """Raises `UserError` where a file of pseudo depth of ours is of another picture."""
-    if other := other_picture(picture, png_text(zoe)):
-        raise not_made_for(other, zoe)
-
-
-def not_made_for(other: str, zoe: Path) -> UserError:
-    return UserError(f"{zoe} was made for {other}: run data pseudo")
+        raise sources.not_made_for(other, frame.zoe)
 
 
 def made_for(frame: Frame, path: Path) -> str:
@@ -51,15 +40,7 @@ def made_for(frame: Frame, path: Path) -> str:
     camera = text.get(CAMERA)
     if None not in (camera, frame.intrinsics) and camera != str(frame.intrinsics):
         return f"another camera than {frame.intrinsics}"
-    return other_picture(frame.rgb, text)
-
-
-def other_picture(picture: Path, text: Mapping[str, str]) -> str:
-    """Empty where pseudo depth with this text was made for a picture as it is now."""
-    digest = text.get(PICTURE)
-    if digest in (None, sha256(file_bytes(picture)).hexdigest()):
-        return ""
-    return f"another picture than {picture} is now"
+    return sources.other_picture(frame.rgb, text)
 
 
 def add_pseudo_depth(dataset: Dataset, network: sources.DepthNetwork, batch: int) -> int:
@@ -90,7 +71,7 @@ def add_pseudo_depth(dataset: Dataset, network: sources.DepthNetwork, batch: int
 
     def write(frame: Frame, picture: str, depth_m: np.ndarray) -> None:
         camera = {CAMERA: str(frame.intrinsics)} if network.focal else {}
-        text = SCALE | {PICTURE: picture} | camera
+        text = SCALE | {sources.PICTURE: picture} | camera
         write_png(paths[frame], ZOEDEPTH.encode(depth_m), text)
 
     with ThreadPoolExecutor() as pool, bar(len(frames), "pseudo depth", "frame", done) as progress:

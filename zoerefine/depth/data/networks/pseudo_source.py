@@ -6,8 +6,9 @@ Depth without one is of unknown origin.
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json, read_regular_file, write_json
+from zoerefine.base.files.images import file_bytes, png_text
 from zoerefine.base.files.own_files import JSON_MARK
 from zoerefine.base.messages import say, visible
 from zoerefine.depth.data import ZOEDEPTH_MODEL
 from zoerefine.depth.data.intrinsics import FocalTerm, Intrinsics, needs_intrinsics
 
 FILE = "pseudo.json"
+PICTURE = "zoerefine-picture"  # in the text of a file of ours: SHA-256 of the picture's file
 MOST_BYTES = 2**16  # of the file
 MOST_CHARACTERS = 200  # of a name or a digest
 
@@ -220,3 +223,21 @@ def relative_depth(name: str, kind: str) -> UserError:
         f"{name} ({kind}) predicts relative depth, which has no unit: its scale and offset differ "
         "from picture to picture, so there are no metres to refine; give a metric model"
     )
+
+
+def require_picture(picture: Path, zoe: Path) -> None:
+    """Raises `UserError` where a file of pseudo depth of ours is of another picture."""
+    if other := other_picture(picture, png_text(zoe)):
+        raise not_made_for(other, zoe)
+
+
+def not_made_for(other: str, zoe: Path) -> UserError:
+    return UserError(f"{zoe} was made for {other}: run data pseudo")
+
+
+def other_picture(picture: Path, text: Mapping[str, str]) -> str:
+    """Empty where pseudo depth with this text was made for a picture as it is now."""
+    digest = text.get(PICTURE)
+    if digest in (None, sha256(file_bytes(picture)).hexdigest()):
+        return ""
+    return f"another picture than {picture} is now"
