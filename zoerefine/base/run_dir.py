@@ -28,6 +28,7 @@ CALLER_FOLDER = "ZOEREFINE_CALLER_FOLDER"
 SEED = "ZOEREFINE_SEED"
 ATTEMPT = "ZOEREFINE_ATTEMPT"
 NODE = "ZOEREFINE_NODE"  # of a job on several: its `NodePlace` as JSON
+MAX_RUN_NAME_BYTES = 120
 LAST_TIME_S = 1e11  # seconds since the epoch, in the year 5138
 LARGEST_DOCUMENT = 64 * 2**20  # bytes of a config, results.json, provenance.json or status.json
 LARGEST_DIGESTS = 10_000  # bytes of weights.sha256
@@ -305,6 +306,23 @@ def require_file(path: Path) -> None:
         raise UserError(f"{path} is not a regular file")
     if found.st_size > LARGEST_DOCUMENT:
         raise UserError(f"{path} is larger than {LARGEST_DOCUMENT >> 20} MiB")
+
+
+def run_name_fault(name: str) -> str:
+    """Why a text cannot be RUN.NAME, which becomes a folder's name; empty if it can."""
+    if not name:
+        return "it is empty"
+    if "/" in name:
+        return "it contains a slash; RUN.ROOT says where runs are written"
+    if name[0] in ".- ":
+        return "it starts with a dot, a dash or a space"
+    if name[-1] in ". ":
+        return "it ends with a dot or a space"
+    if not name.isprintable():
+        return "it contains characters that cannot be printed"
+    if len(name.encode("utf-8", "replace")) > MAX_RUN_NAME_BYTES:
+        return f"it is longer than {MAX_RUN_NAME_BYTES} bytes"
+    return ""
 
 
 def modified_ns(path: Path) -> int:

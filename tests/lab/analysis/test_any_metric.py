@@ -643,6 +643,16 @@ def test_a_repetition_with_other_numbers_is_no_further_seed(foreign, tmp_path):
     assert "lr 1: 3 runs with the seed of a later one left out: a repetition is no" in page
 
 
+def test_of_launches_of_several_names_the_one_that_started_last_counts(foreign, tmp_path):
+    for name, started, loss in (("zz", 100.5, 0.75), ("aa", 200.5, 0.5)):
+        for seed in range(3):
+            run = foreign(f"{name}{seed}", {"SEED": seed}, [{"loss": loss + seed / 64}])
+            status = {"state": "finished", "started": started}
+            (run / "status.json").write_text(json.dumps(status))
+    (group,) = make_groups(collect([str(tmp_path / "runs")]).runs, Measure(metric="loss"))
+    assert sorted(group.scores) == [0.5 + seed / 64 for seed in range(3)]
+
+
 def test_seeds_that_a_search_stopped_are_missing_in_a_mean(foreign, tmp_path):
     """A search stops what is bad, so the seeds that are left are no sample."""
     for seed in range(4):

@@ -20,6 +20,18 @@ def hook(event, words):
         os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(hook)
 """
+SLOW_TO_STOP = """
+import os, signal, sys, time
+from pathlib import Path
+def stop(*_):
+    time.sleep(4)
+    sys.exit(1)
+signal.signal(signal.SIGTERM, stop)
+mark = Path(os.environ["ZOEREFINE_RUN_FOLDER"], "begun")
+if not mark.exists():
+    mark.touch()
+    time.sleep(600)
+"""
 
 
 @pytest.mark.parametrize(
@@ -62,6 +74,17 @@ def test_the_same_command_succeeds_after_kill_9_at_any_moment(
     files = [path for path in home.rglob("*") if path.is_file() and path.stat().st_size]
     left = [path for path in files if path != home / ".gitignore"]
     assert left == [], half_made
+
+
+def test_a_queue_waits_for_the_launches_of_a_killed_one(launch, repository, wait_until, only_run):
+    (repository.folder / "job.py").write_text(SLOW_TO_STOP)
+    repository.git("commit", "--quiet", "--all", "-m", "slow to stop")
+    queue = launch("--seeds", "0", background=True, commit="main")
+    wait_until(lambda: (only_run().path / "begun").exists(), queue)
+    queue.kill()
+    ended(queue, "run")
+    launch("--seeds", "0", commit="main")
+    assert only_run().status().state == "finished"
 
 
 def test_what_a_job_left_is_whole_after_kill_9_at_any_moment(

@@ -13,17 +13,10 @@ from zoerefine.base.config.declare import (
     key,
     path,
 )
-from zoerefine.base.config.value_types import (
-    Integer,
-    ListOf,
-    MappingOf,
-    Number,
-    OneOf,
-    Text,
-    run_name_fault,
-)
+from zoerefine.base.config.value_types import Integer, ListOf, MappingOf, Number, OneOf, Text
 from zoerefine.base.depth_limits import FARTHEST_M, MOST_FARTHEST_M
 from zoerefine.base.registries import POINT_KINDS
+from zoerefine.base.run_dir import run_name_fault
 
 MOST_PIXELS = 8192  # of a side
 WEIGHT = Number(at_least=0, at_most=MOST_WEIGHT)

@@ -13,7 +13,6 @@ from zoerefine.base.registries import Registry, is_place
 from zoerefine.base.yaml.read import FLAG_WORDS
 
 Check = Callable[[str], str]  # a text -> what is wrong with it; empty: nothing
-MAX_RUN_NAME_BYTES = 120
 
 
 class WrongValue(ValueError):
@@ -199,23 +198,6 @@ def control_fault(text: str) -> str:
         return "it holds a NUL character"
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         return "it is not valid Unicode"
-    return ""
-
-
-def run_name_fault(name: str) -> str:
-    """Why a text cannot be RUN.NAME, which becomes a folder's name; empty if it can."""
-    if not name:
-        return "it is empty"
-    if "/" in name:
-        return "it contains a slash; RUN.ROOT says where runs are written"
-    if name[0] in ".- ":
-        return "it starts with a dot, a dash or a space"
-    if name[-1] in ". ":
-        return "it ends with a dot or a space"
-    if not name.isprintable():
-        return "it contains characters that cannot be printed"
-    if len(name.encode("utf-8", "replace")) > MAX_RUN_NAME_BYTES:
-        return f"it is longer than {MAX_RUN_NAME_BYTES} bytes"
     return ""
 
 

@@ -233,8 +233,10 @@ def with_seeds(runs: Sequence[Run]) -> list[Run]:
 
 
 def one_of_each_seed(runs: Sequence[Run]) -> list[Run]:
-    """The runs; of those with one setting and seed the last one, such as `...-run10`."""
-    in_order = sorted(runs, key=lambda run: natural_order(run.path))
+    """The runs; of those with one setting and seed the one that started last, by its name, such as
+    `...-run10`, where that is not known.
+    """
+    in_order = sorted(runs, key=lambda run: (run.started, natural_order(run.path)))
     last = {setting_and_seed(run): run for run in in_order}
     kept = {run.path for run in last.values()}
     return [run for run in runs if run.path in kept]

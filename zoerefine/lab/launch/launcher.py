@@ -21,7 +21,13 @@ from zoerefine.lab.launch.git.changes import warn_of_untracked_files
 from zoerefine.lab.launch.git.mirror import mirrors_in_use
 from zoerefine.lab.launch.identity import refuse_another_job
 from zoerefine.lab.launch.job import GIB, LIMIT_BYTES, Job, job_words, recorded_options
-from zoerefine.lab.launch.plan import LaunchPlan, handed_over, make_plan, next_execution
+from zoerefine.lab.launch.plan import (
+    LaunchPlan,
+    handed_over,
+    make_plan,
+    next_execution,
+    plan_file,
+)
 from zoerefine.lab.launch.process import child
 from zoerefine.lab.launch.process.nodes import NODE_LOST, FirstNode, OtherNode
 from zoerefine.lab.launch.process.torchrun import end_processes, torchrun_words
@@ -92,7 +98,9 @@ def start(
     with ExitStack() as stack:
         stack.enter_context(node.taking_part())
         had_lock = own.lock_file.exists()
-        wait = Wait.FOR_WRITER if node.place.nodes > 1 else Wait.FOR_CHILD
+        # A queue that was killed leaves its plan, and launches that live until their jobs stop.
+        by_queue = plan_file(run).exists()
+        wait = Wait.FOR_WRITER if by_queue or node.place.nodes > 1 else Wait.FOR_CHILD
         run_lock = stack.enter_context(own.locked(wait))
         stack.enter_context(leaving_nothing_unless_started(own, plan.input_name, had_lock))
         left.complete_collection(own)

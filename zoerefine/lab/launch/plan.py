@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from zoerefine.base.config.value_types import run_name_fault
 from zoerefine.base.config_roles import OWN_MODULES
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import write_json
-from zoerefine.base.run_dir import LARGEST_DOCUMENT, RunDir, require_file
+from zoerefine.base.run_dir import LARGEST_DOCUMENT, RunDir, require_file, run_name_fault
 from zoerefine.base.secrets import (
     INSTEAD,
     find_secret,

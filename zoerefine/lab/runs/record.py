@@ -85,6 +85,7 @@ class Run:
         settings: of its config, and `origin_settings`.
         group: digest of all that decides the result but the seed.
         seed: None where it is not known. That of another repository's script may be a text.
+        started: in seconds since the epoch; 0: not known.
         is_foreign: another repository's script wrote it.
         finals: final values of metrics by name.
         curves: of the metrics that are compared.
@@ -100,6 +101,7 @@ class Run:
     curve: Curve | None = None
     results: dict[str, Any] = field(default_factory=dict)
     engine: dict[str, Any] = field(default_factory=dict)
+    started: float = 0.0
     is_foreign: bool = False
     finals: dict[str, float] = field(default_factory=dict)
     curves: dict[str, Curve] = field(default_factory=dict)
@@ -203,9 +205,11 @@ def read_own_run(run: RunDir, recorded: dict[str, Any]) -> Run:
     """
     tree, results = read_own_config(run), read_results(run)
     origin, seed = origin_settings(recorded), tree.get(SEED, 0)
+    status = run.status()
     return Run(
         path=str(run.path),
-        state=run.status().state,
+        state=status.state,
+        started=status.started,
         settings=compared_settings(tree) | origin,
         group=group_key([group_settings(tree), origin]),
         seed=seed if isinstance(seed, int) else 0,

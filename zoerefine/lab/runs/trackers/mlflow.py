@@ -218,6 +218,7 @@ def tracked(
         series=series,
         commit=run.data.tags.get(COMMIT, ""),
         places={EXPERIMENT: experiments.get(run.info.experiment_id, "")},
+        started=(run.info.start_time or 0) / 1000,
         again={name: step for name, (_, step) in read.items() if step is not None},
     )
 

@@ -44,6 +44,7 @@ class TrackedRun:
         places: where the tracker keeps it, such as its experiment: names in `group_key.PLACES`.
         faults: what could not be read, one sentence each.
         again: the first step to which a metric goes back or of which it has two values, by metric.
+        started: in seconds since the epoch; 0: not known.
         id: what a copy of the run keeps; empty: the last part of the path.
     """
 
@@ -57,6 +58,7 @@ class TrackedRun:
     places: Mapping[str, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     again: Mapping[str, float] = field(default_factory=dict)
+    started: float = 0.0
     id: str = ""
 
 

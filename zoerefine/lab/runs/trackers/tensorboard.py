@@ -1,5 +1,6 @@
 """TensorBoard: a folder with event files is a run, and its subfolders are parts of it."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from zoerefine.lab.runs.metrics.find_files import EVENT_FILES
 from zoerefine.lab.runs.metrics.run_logs import RunLogs
 from zoerefine.lab.runs.trackers.stores import Stored, TrackedRun
 
+TIME = re.compile(r"\.tfevents\.(\d{1,15})\.")  # seconds
 # Keras and others write a run's event files to folders of these names only.
 PARTS = ("train", "training", "val", "valid", "validation", "test", "eval")
 
@@ -35,5 +37,12 @@ def read(path: Path, names: Sequence[str] | None) -> Stored:
         finals=metrics.final,
         series=metrics.series,
         faults=list(metrics.faults),
+        started=start_of(path),
     )
     return Stored([run])
+
+
+def start_of(path: Path) -> float:
+    """When the first event file was begun, by its name; 0 where no name has a time."""
+    names = (file.name for file in path.rglob(EVENT_FILES))
+    return float(min((int(found[1]) for name in names if (found := TIME.search(name))), default=0))

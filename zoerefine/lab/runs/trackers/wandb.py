@@ -120,6 +120,7 @@ class WandbFacts:
     name: str = ""
     places: dict[str, str] = field(default_factory=dict)
     commit: str = ""
+    started: float = 0.0
     exit_code: int | None = None
     config: dict[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] = field(default_factory=dict)
@@ -136,6 +137,7 @@ class WandbFacts:
             self.name = record.run.display_name
             self.places = {PROJECT: record.run.project, GROUP: record.run.run_group}
             self.commit = record.run.git.commit or self.commit
+            self.started = record.run.start_time.ToMicroseconds() / 1e6
             update(self.config, record.run.config)
         elif kind == "config":
             update(self.config, record.config)
@@ -231,6 +233,7 @@ def read_log(path: Path, record_class: Any) -> TrackedRun:
         series=series,
         commit=facts.commit,
         places=facts.places,
+        started=facts.started,
         faults=faults,
         id=path.stem,  # its folder may be a copy of the link latest-run
     )
