@@ -161,18 +161,6 @@ def test_more_trials_continue_a_study_and_another_space_is_refused(open_study):
         open_study("{MODEL: {MAX_LOG: [1.0]}}")
 
 
-def test_a_study_whose_parameters_had_other_names_is_refused_with_the_reason(open_study):
-    space = "{MODEL: [{NAME: small, BASE: [8, 16]}, {NAME: unet}]}"
-    study = open_study(space)
-    options = optuna.distributions.CategoricalDistribution(["NAME small", "NAME unet"])
-    older = optuna.trial.create_trial(
-        params={"MODEL": "NAME small"}, distributions={"MODEL": options}, value=0.1
-    )
-    study.optuna.add_trial(older)
-    with pytest.raises(UserError, match=r"named its parameters otherwise \(MODEL: NAME small\)"):
-        open_study(space)
-
-
 def test_a_study_of_another_commit_is_refused(open_study, tree, monkeypatch):
     monkeypatch.setattr("zoerefine.depth.training.job.CHECKOUT", tree)
     open_study("{MODEL: {MAX_LOG: [0.5]}}")

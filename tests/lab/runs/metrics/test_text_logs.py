@@ -276,7 +276,7 @@ def test_runs_inside_a_run_links_and_hidden_folders_are_not_its_logs(run, tmp_pa
 
 
 def test_a_pattern_finds_metrics_in_the_output(run):
-    run.record(metric_pattern=r"epoch (?P<step>\d+).* val_acc=(\S+)")
+    run.record(metric_patterns=[r"epoch (?P<step>\d+).* val_acc=(\S+)"])
     run.write("log.txt", "start\nepoch 3: loss 0.5, val_acc=92.5%\nepoch 4: val_acc=nan\nend\n")
     found = points(run, "val_acc")
     assert found[3] == 92.5 and isnan(found[4]) and len(found) == 2
@@ -309,14 +309,14 @@ def test_a_pattern_without_a_metric_is_refused(pattern, reason):
 
 
 def test_values_without_a_step_are_counted(run):
-    run.record(metric_pattern=r"acc=(\S+)")
+    run.record(metric_patterns=[r"acc=(\S+)"])
     run.write("log.txt", "acc=0.5\nacc=high\nacc='0.25',\n")
     assert points(run, "acc") == {1: 0.5, 2: 0.25}
     assert read_metrics(run).faults == ()
 
 
 def test_a_word_in_the_place_of_the_last_value_is_named(run):
-    run.record(metric_pattern=r"acc=(\S+)")
+    run.record(metric_patterns=[r"acc=(\S+)"])
     run.write("log.txt", "acc=0.5\nacc=diverged\n")
     metrics = read_metrics(run)
     assert metrics.final == {"acc": 0.5}
@@ -332,7 +332,7 @@ def test_a_word_in_the_place_of_the_last_value_is_named(run):
     ],
 )
 def test_no_value_before_one_that_cannot_be_read_is_the_final_one(run, lines, odd, final):
-    run.record(metric_pattern=r"at (?P<step>\S+) acc=(\S+)")
+    run.record(metric_patterns=[r"at (?P<step>\S+) acc=(\S+)"])
     run.write("log.txt", "\n".join(lines) + "\n")
     metrics = read_metrics(run)
     assert metrics.final == final
@@ -341,14 +341,14 @@ def test_no_value_before_one_that_cannot_be_read_is_the_final_one(run, lines, od
 
 def test_a_pattern_that_takes_too_long_is_given_up(run, monkeypatch):
     monkeypatch.setattr("zoerefine.lab.runs.metrics.text_logs.LIMIT_S", 0.2)
-    run.record(metric_pattern=r"acc=((?:a|aa)+)$")
+    run.record(metric_patterns=[r"acc=((?:a|aa)+)$"])
     run.write("log.txt", "acc=" + "a" * 60 + "!\n")
     metrics = read_metrics(run)
     assert metrics.series == {} and "takes more than 0.2 s" in metrics.faults[0]
 
 
 def test_a_recorded_pattern_that_is_not_one_is_named(run):
-    run.record(metric_pattern="(")
+    run.record(metric_patterns=["("])
     run.write("log.txt", "acc=1\n")
     assert "is not a regular expression" in read_metrics(run).faults[0]
 
