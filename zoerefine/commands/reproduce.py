@@ -132,14 +132,16 @@ def reproduce(run: RunDir, args: argparse.Namespace) -> Outcome:
     plan = recorded_plan(run, args.home, args.repo)
 
     checks = [*check_run(run, plan), *check_commit(run, plan), *check_machine(run)]
-    checks += check_data(run, lambda: data_digests(run))
+    of_data = list(check_data(run, lambda: data_digests(run)))
+    checks += of_data
     variables = recorded_variables(run)
     checks += [Comparison(name, value, value, SAME) for name, value in variables.items()]
     exact = not any(check.verdict == DIFFERS and check.what != "commit" for check in checks)
     tolerance = 0.0 if exact else args.tolerance
     different = [check for check in checks if check.verdict != SAME]
+    data = ", data" if of_data else "; the data that a script reads are not recorded"
     print(f"{len(checks) - len(different)} of {len(checks)} facts are as recorded "
-          "(commit, config, the run's files, packages, machine, variables, data)")  # fmt: skip
+          f"(commit, config, the run's files, packages, machine, variables{data})")  # fmt: skip
     if variables:
         print("set again as recorded: " + ", ".join("=".join(one) for one in variables.items()))
     print_comparisons("changed since the run", different)

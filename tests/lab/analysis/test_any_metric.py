@@ -713,6 +713,23 @@ def test_runs_of_several_names_in_one_group_are_named_and_can_be_told_apart(
     assert [row["scored"] for row in csv_rows(tmp_path / "by" / "groups.csv")] == ["3"] * 3
 
 
+@pytest.mark.parametrize(
+    ("texts", "labels"),
+    [
+        (("0.10", "0.20"), ["lr 0.10", "lr 0.20"]),
+        (("True", "False"), ["lr True", "lr False"]),
+        (("auto", "0.20"), ["lr auto", "lr 0.20"]),
+        (("auto", "cosine"), ["auto", "cosine"]),
+    ],
+)
+def test_a_group_named_by_a_word_like_a_number_has_its_key(foreign, tmp_path, texts, labels):
+    for number, text in enumerate(texts):
+        for seed in range(2):
+            foreign(f"{text}-{seed}", {"lr": text, "SEED": seed}, [{"loss": number + seed / 8}])
+    groups = make_groups(collect([str(tmp_path / "runs")]).runs, Measure(metric="loss"))
+    assert [group.label for group in groups] == labels
+
+
 def test_curves_with_other_steps_are_interpolated(foreign, tmp_path):
     """Episodes end at steps of their own; here every run has the same line, so the mean is it."""
     for seed in range(3):

@@ -76,7 +76,9 @@ def test_an_unchanged_job_is_reproduced_exactly(copied, reproduce_copy):
 
 
 def test_check_runs_nothing(copied, reproduce_copy):
-    assert "can be reproduced" in reproduce_copy("--check")
+    said = reproduce_copy("--check")
+    assert "can be reproduced" in said
+    assert "machine, variables; the data that a script reads are not recorded)" in said
     assert list(copied.path.parent.iterdir()) == [copied.path]
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from zoerefine.base.config.schema import KEYS
 from zoerefine.base.yaml.equal_values import EXACT, exact_text, number_text
+from zoerefine.lab.runs.filter import number_of
+from zoerefine.lab.runs.group_key import CODE, PLACES
 from zoerefine.lab.runs.record import Run
 
 LARGE = 1e12  # numbers from here on are printed with exponents
@@ -21,7 +23,7 @@ def group_names(groups: Sequence[list[Run]], keys: Sequence[str]) -> list[str]:
         groups: runs of one setting each.
         keys: the settings that differ, full paths. A setting is named where the group differs in
             it from more than half of the groups. Its key is left out where it is the only one with
-            text values: `guided`, not `name guided`, but `lr 0.2`.
+            text values that are no numbers: `guided`, not `name guided`, but `lr 0.2`.
     """
     texts = {key: distinct_texts([setting_of(runs[0], key) for runs in groups]) for key in keys}
     textual = [key for key in keys if all(_is_text(runs[0], key) for runs in groups)]
@@ -43,15 +45,21 @@ def group_names(groups: Sequence[list[Run]], keys: Sequence[str]) -> list[str]:
 
 
 def setting_of(run: Run, key: str) -> Any:
-    """A run's setting. One that it lacks is named by its default; that of a script is unknown."""
+    """A run's setting. One that it lacks is named by its default; that of a script is unknown.
+
+    What is recorded beside a config, such as the commit, has no default.
+    """
     if key in run.settings:
         return run.settings[key]
+    if key in (*CODE, *PLACES):
+        return "unknown"
     known = None if run.is_foreign else KEYS.get(key)
     return f"{full_text(known.default)} (default)" if known else "default"
 
 
 def _is_text(run: Run, key: str) -> bool:
-    return isinstance(run.settings.get(key), str)
+    value = run.settings.get(key)
+    return isinstance(value, str) and isinstance(number_of(value), str)
 
 
 def _name(runs: list[Run], settings: str) -> str:

@@ -16,6 +16,7 @@ from zoerefine.base.progress import track
 from zoerefine.base.run_dir import BUNDLE_NAMES, ENGINE, RunDir
 from zoerefine.base.yaml.equal_values import equal_text
 from zoerefine.lab.runs.find import matches, runs_at
+from zoerefine.lab.runs.group_key import PROJECT
 from zoerefine.lab.runs.metrics import RunMetrics, read_metrics
 from zoerefine.lab.runs.metrics.find_files import files_with_stats
 from zoerefine.lab.runs.read import as_run, read_run
@@ -179,9 +180,9 @@ def collect(
         reasons = {run.path: why_left_out(run, keeps) for run in found.runs}
         runs += [run for run in found.runs if not reasons[run.path]]
         left_out |= found.left_out | {path: reason for path, reason in reasons.items() if reason}
-    runs, repeated = without_repetitions(runs)
-    runs, copied = without_copies(runs)
-    left_out |= repeated | copied
+    for without in (without_repetitions, without_earlier_parts, without_parents, without_copies):
+        runs, reasons = without(runs)
+        left_out |= reasons
     if not runs:
         reasons_shown = (
             "; ".join(list(dict.fromkeys(left_out.values()))[:3])
@@ -246,6 +247,40 @@ def without_repetitions(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
         for path, first in firsts.items()
         if first != path and first in paths
     }
+    return [run for run in runs if run.path not in left_out], left_out
+
+
+def without_earlier_parts(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
+    """The runs without the earlier folders of those that W&B resumed, of one id and project.
+
+    Their names begin with their time.
+    """
+    parts: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        if run.provenance.get("may_go_on"):
+            one = Path(run.path).parent, run.provenance["tracker_id"], run.settings.get(PROJECT)
+            parts.setdefault(one, []).append(run)
+    left_out: dict[str, str] = {}
+    for folders in parts.values():
+        *earlier, last = sorted(folders, key=lambda run: Path(run.path).name.partition("run-")[2])
+        reason = f"goes on in {Path(last.path).name}, and is no further seed"
+        left_out |= {run.path: reason for run in earlier}
+    return [run for run in runs if run.path not in left_out], left_out
+
+
+def without_parents(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
+    """The runs without those of MLflow that repeat a run that is nested in them, as a sweep repeats
+    its best one.
+    """
+    nested: dict[str, list[Run]] = {}
+    for run in runs:
+        nested.setdefault(run.provenance.get("parent_id", ""), []).append(run)
+    left_out: dict[str, str] = {}
+    for run in runs:
+        for child in nested.get(run.provenance.get("tracker_id", "-"), ()):
+            if child.group == run.group and child.finals.keys() & run.finals.keys():
+                reason = f"has the settings and a metric of its nested run {child.name}"
+                left_out[run.path] = f"{reason}, and is no further seed"
     return [run for run in runs if run.path not in left_out], left_out
 
 

@@ -230,6 +230,8 @@ def as_run(found: TrackedRun, names: Sequence[str]) -> Run:
             "commit": found.commit,
             "seed_key": key,
             "tracker_id": found.id or Path(found.path).name,
+            "may_go_on": bool(found.id),
+            "parent_id": found.parent,
         },
         started=found.started,
         is_foreign=True,

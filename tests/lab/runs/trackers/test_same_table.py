@@ -157,11 +157,11 @@ def test_a_summary_that_the_script_set_is_the_final_value(tmp_path):
 COMMITS = ("1" * 40, "2" * 40, "2" * 40)
 
 
-def commits_in_mlflow(folder):
+def commits_in_mlflow(folder, commits=COMMITS):
     client = log_mlflow((folder / "mlruns").as_uri(), LOGGED[:3])
     experiment = client.get_experiment_by_name("six").experiment_id
     runs = sorted(client.search_runs([experiment]), key=lambda run: run.info.start_time)
-    for run, commit in zip(runs, COMMITS, strict=True):
+    for run, commit in zip(runs, commits, strict=False):
         client.set_tag(run.info.run_id, "mlflow.source.git.commit", commit)
 
 
@@ -181,7 +181,13 @@ def test_runs_of_another_commit_are_no_seeds_of_one_group(log, tmp_path):
     assert [run.commit for run in runs] == list(COMMITS)
     groups = make_groups(runs, Measure(metric="val_acc"))
     sizes = {group.label: len(group.runs) for group in groups}
-    assert sizes == {"11111111": 1, "22222222": 2}
+    assert sizes == {"commit 11111111": 1, "commit 22222222": 2}
+
+
+def test_runs_without_a_commit_have_no_default_one(tmp_path):
+    commits_in_mlflow(tmp_path, ["a" * 40])
+    groups = make_groups(collect([str(tmp_path)]).runs, Measure(metric="val_acc"))
+    assert {group.label for group in groups} == {"commit aaaaaaaa", "commit unknown"}
 
 
 def test_parameters_of_mlflow_that_differ_in_zeros_are_two_settings(tmp_path):

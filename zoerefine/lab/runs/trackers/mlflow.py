@@ -63,7 +63,7 @@ ARTIFACTS = "artifacts"
 EXPERIMENT_KEY = "artifact_location"  # of an experiment's meta.yaml; a run's has other keys
 PAGE = 1000  # rows that MLflow returns at once
 STATES = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "killed"}
-COMMIT = "mlflow.source.git.commit"
+COMMIT, PARENT = "mlflow.source.git.commit", "mlflow.parentRunId"
 
 
 def holds_runs(path: Path) -> bool:
@@ -219,6 +219,7 @@ def tracked(
         commit=run.data.tags.get(COMMIT, ""),
         places={EXPERIMENT: experiments.get(run.info.experiment_id, "")},
         started=(run.info.start_time or 0) / 1000,
+        parent=run.data.tags.get(PARENT, ""),
         again={name: step for name, (_, step) in read.items() if step is not None},
     )
 

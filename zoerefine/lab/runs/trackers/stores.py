@@ -45,7 +45,9 @@ class TrackedRun:
         faults: what could not be read, one sentence each.
         again: the first step to which a metric goes back or of which it has two values, by metric.
         started: in seconds since the epoch; 0: not known.
-        id: what a copy of the run keeps; empty: the last part of the path.
+        id: what a copy of the run keeps, and a folder beside it in which it goes on; empty: the
+            last part of the path.
+        parent: the id of the run that it is nested in; empty: none.
     """
 
     path: str
@@ -60,6 +62,7 @@ class TrackedRun:
     again: Mapping[str, float] = field(default_factory=dict)
     started: float = 0.0
     id: str = ""
+    parent: str = ""
 
 
 @dataclass(frozen=True)
