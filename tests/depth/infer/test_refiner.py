@@ -80,13 +80,16 @@ def test_masked_pixels_are_invalid(refiner, frames, unit_m):
         np.testing.assert_array_equal(first, second)
 
 
-def test_depth_of_calls_that_seems_to_be_in_millimetres_is_asked_about_once(bundle, frames, capsys):
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["array", "tensor"])
+def test_depth_of_calls_that_seems_to_be_in_millimetres_is_asked_about_once(
+    bundle, frames, capsys, kind
+):
     rgb, zoe = frames
     far_m = Refiner.load(bundle).manifest["pseudo_far_m"]
     for factor, said in ((1.0, 0), (3.9, 1)):  # of the farthest depth that training had
         refiner = Refiner.load(bundle)
         for _ in range(20):
-            refiner(rgb, np.full_like(zoe, 0.9 * factor * far_m * 256))
+            refiner(kind(rgb), kind(np.full_like(zoe, 0.9 * factor * far_m * 256)))
         lines = capsys.readouterr().err.splitlines()
         assert [line.endswith("millimetres, write metres * 256") for line in lines] == [True] * said
 

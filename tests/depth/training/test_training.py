@@ -25,6 +25,7 @@ from zoerefine.base.files.atomic import write_json
 from zoerefine.base.files.images import write_png
 from zoerefine.base.run_dir import RunDir
 from zoerefine.cli import main
+from zoerefine.depth.data.cache.decode import read_zoe
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.pictures import LABEL_HEIGHT
 from zoerefine.depth.training import checkpoint
@@ -199,6 +200,14 @@ def test_a_kill_after_the_last_step_adds_no_step(train, words):
     assert digest(run) == before
     assert untimed(run) == rows_before
     assert run.read_json(run.results_file)["test"] == results["test"]
+
+
+def test_results_say_how_far_the_pseudo_depth_of_the_training_scenes_was(finished, world):
+    results = finished.results()
+    frames = [f for f in open_dataset(world).frames if f.scene in results["scenes"]["train"]]
+    zoe_u16 = np.concatenate([read_zoe(frame.zoe).ravel() for frame in frames])
+    expected_m = np.quantile(zoe_u16[zoe_u16 > 0], 0.999) / 256
+    assert results["pseudo_far_m"] == pytest.approx(expected_m, rel=0.1)  # of resized pictures
 
 
 def test_a_resume_with_another_number_of_threads_is_named(train, capsys):

@@ -258,15 +258,13 @@ class DepthOfCalls:
         self.lock = Lock()  # calls may come from several threads
 
     def check(self, zoe_u16: Array) -> None:
-        """Warn at the ASKED_FRAMES-th call with depth [B, H, W] that may be in another unit."""
-        if len(self.medians_m) == ASKED_FRAMES or not zoe_u16.any():
+        """Warn at the ASKED_FRAMES-th picture of depth [B, H, W] that may be in another unit."""
+        if len(self.medians_m) >= ASKED_FRAMES:
             return
-        median = median_m(zoe_u16)
+        medians_m = [median_m(one) for one in zoe_u16 if one.any()]
         with self.lock:
-            if len(self.medians_m) == ASKED_FRAMES:
-                return
-            self.medians_m.append(median)
-            is_last = len(self.medians_m) == ASKED_FRAMES
+            is_last = 0 < ASKED_FRAMES - len(self.medians_m) <= len(medians_m)
+            self.medians_m += medians_m
         if is_last and (question := question_of_far("pseudo depth", self.medians_m, self.far_m)):
             warn(question)
 

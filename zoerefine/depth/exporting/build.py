@@ -21,7 +21,6 @@ from zoerefine.base.run_dir import RunDir
 from zoerefine.depth import points
 from zoerefine.depth.data import area_mean, depth_codec
 from zoerefine.depth.data.dataset import Dataset
-from zoerefine.depth.data.depth_unit import far_of
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.networks.pseudo_source import source_from_json
 from zoerefine.depth.data.split import read_split
@@ -170,7 +169,6 @@ class EngineBuilder:
         accuracy = compare_with_eager(forward, eager, rgb_u8, zoe_u16, batches)
         check_tolerance(accuracy, kind.NAME, precision, self.farthest_m)
         facts = {"compared": compared, **asdict(accuracy)}
-        facts["pseudo_far_m"] = far_of(self.frames[1].numpy())
         if compared == MEASURED_ENGINE:
             times = time_interleaved(
                 {
@@ -216,6 +214,7 @@ def make_manifest(run: RunDir, engine: str, precision: str, channels: int) -> di
         "pseudo_label": results["pseudo_label"],
         "pseudo": source_from_json(results.get("pseudo")).as_json(),
         "farthest_m": load_config(run.config_file).DATA.FARTHEST_M,
+        **{name: results[name] for name in ("pseudo_far_m",) if name in results},
         **training_scenes(run, provenance),
         "metrics": results.get("test", {}).get("refined", {}),
         "pseudo_metrics": results.get("test", {}).get("pseudo", {}),

@@ -229,6 +229,8 @@ class Refiner:
         rgb_u8, depth = as_tensor(rgb), as_tensor(zoe)
         check(rgb_u8, depth)
         inputs = batch_of_tensors(rgb_u8, depth)
+        if depth.device.type == "cpu":
+            self.depth.check(inputs[1].numpy())
         if with_confidence:
             self.engine.require_confidence()
         outputs = self.engine.outputs(*inputs)

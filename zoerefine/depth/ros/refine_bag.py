@@ -9,7 +9,7 @@ Only messages that wait for one of these are in memory.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,7 +29,14 @@ from zoerefine.depth.infer.inference import (
 from zoerefine.depth.infer.pipeline import refine_in_threads, stages_of
 from zoerefine.depth.ros.bag_files import CAMERA_INFO, IMAGE, BagReader, BagWriter, typestore
 from zoerefine.depth.ros.image_messages import depth_fields, depth_of, rgb_of, size_of
-from zoerefine.depth.ros.stamp_pairs import CameraTopics, DepthFrame, StampedMessage, paired
+from zoerefine.depth.ros.stamp_pairs import (
+    CameraTopics,
+    DepthFrame,
+    StampedMessage,
+    in_seconds,
+    paired,
+    with_stamps,
+)
 
 MAX_LINES = 10  # about frames that are left out
 
@@ -133,7 +140,9 @@ def frames_to_read(job: BagJob, summary: BagSummary) -> Iterator[FrameToRead]:
     Raises as `with_stamps`.
     """
     messages = job.bag.messages(job.topics.names)
-    for frame in paired(with_stamps(job, messages), job.topics, job.bag.counts):
+    for frame in paired(
+        with_stamps(messages, job.topics, job.bag.path), job.topics, job.bag.counts
+    ):
         gap_ns = abs(frame.depth.stamp_ns - frame.picture.stamp_ns) if frame.picture else None
         if gap_ns is None or gap_ns > job.tolerance_ns:
             summary.leave_unpaired(gap_ns)
@@ -141,34 +150,6 @@ def frames_to_read(job: BagJob, summary: BagSummary) -> Iterator[FrameToRead]:
         name = f"depth of {in_seconds(frame.depth.stamp_ns)} s"
         nbytes = pixels_of(frame) * BYTES_PER_PIXEL
         yield FrameToRead(name, nbytes, partial(decode, frame, name, nbytes))
-
-
-def with_stamps(job: BagJob, messages: Iterable[StampedMessage]) -> Iterator[StampedMessage]:
-    """The same messages. Says once per topic where two in a row have one stamp.
-
-    Raises `UserError` where that stamp is 0: without stamps, depth has no picture of its own.
-    """
-    last: dict[str, int] = {}
-    repeated: set[str] = set()
-    for one in messages:
-        is_same = one.topic != job.topics.info and last.get(one.topic) == one.stamp_ns
-        last[one.topic] = one.stamp_ns
-        if is_same and not one.stamp_ns:
-            raise UserError(
-                f"{job.bag.path}: the stamps of {one.topic} are 0: they cannot say which picture "
-                "belongs to which depth; record with a driver that sets them"
-            )
-        if is_same and one.topic not in repeated:
-            repeated.add(one.topic)
-            warn(
-                f"{job.bag.path}: two messages of {one.topic} in a row have the stamp "
-                f"{in_seconds(one.stamp_ns)} s: where they differ, depth may get the wrong picture"
-            )
-        yield one
-
-
-def in_seconds(stamp_ns: int) -> str:
-    return "{}.{:09d}".format(*divmod(stamp_ns, 10**9))
 
 
 def pixels_of(frame: DepthFrame) -> int:

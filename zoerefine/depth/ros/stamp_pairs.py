@@ -9,7 +9,11 @@ messages. Calibrations (CameraInfo) are found in the same way.
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from zoerefine.base.errors import UserError
+from zoerefine.base.messages import warn
 
 # Messages of one topic that may wait. Beyond it, where a topic pauses, the oldest one waits no
 # longer: at 640x480 these are ten seconds.
@@ -139,3 +143,33 @@ def paired(
             yield next_frame()
     while waiting:
         yield next_frame()
+
+
+def with_stamps(
+    messages: Iterable[StampedMessage], topics: CameraTopics, bag: Path
+) -> Iterator[StampedMessage]:
+    """The same messages. Says once per topic where two in a row have one stamp.
+
+    Raises `UserError` where that stamp is 0: without stamps, depth has no picture of its own.
+    """
+    last: dict[str, int] = {}
+    repeated: set[str] = set()
+    for one in messages:
+        is_same = one.topic != topics.info and last.get(one.topic) == one.stamp_ns
+        last[one.topic] = one.stamp_ns
+        if is_same and not one.stamp_ns:
+            raise UserError(
+                f"{bag}: the stamps of {one.topic} are 0: they cannot say which picture "
+                "belongs to which depth; record with a driver that sets them"
+            )
+        if is_same and one.topic not in repeated:
+            repeated.add(one.topic)
+            warn(
+                f"{bag}: two messages of {one.topic} in a row have the stamp "
+                f"{in_seconds(one.stamp_ns)} s: where they differ, depth may get the wrong picture"
+            )
+        yield one
+
+
+def in_seconds(stamp_ns: int) -> str:
+    return "{}.{:09d}".format(*divmod(stamp_ns, 10**9))

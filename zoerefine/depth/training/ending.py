@@ -11,8 +11,12 @@ from zoerefine.base.files.images import write_png
 from zoerefine.base.messages import say
 from zoerefine.base.ranks import is_writer, wait_for_all
 from zoerefine.base.run_dir import RunDir
+from zoerefine.depth.data.dataset import evenly_spaced
+from zoerefine.depth.data.depth_unit import far_of
 from zoerefine.depth.training.checkpoint import load_best, save_best
 from zoerefine.depth.training.trainer import Trainer
+
+FAR_FRAMES = 64  # by which it is known how far pseudo depth was
 
 
 class StopSignals:
@@ -80,6 +84,7 @@ def final_results(trainer: Trainer, run: RunDir, test: bool) -> dict[str, Any]:
         "untrained_max_change_m": trainer.untrained_change(),
         "log_scale": trainer.log_scale,
         "calibration": calibration,
+        "pseudo_far_m": far_m(trainer),
     }
     if split.val:
         results["val"] = trainer.evaluate(split.val, detail=True)
@@ -90,3 +95,9 @@ def final_results(trainer: Trainer, run: RunDir, test: bool) -> dict[str, Any]:
             results["test"]["shuffled"] = trainer.evaluate_shuffled(split.test)
     # Last, since a cache in `fill` mode is complete only now.
     return results | {"data_digest": trainer.cache.dataset_digest}
+
+
+def far_m(trainer: Trainer) -> float:
+    """`far_of` the pseudo depth of some training frames."""
+    indices = evenly_spaced(trainer.cache.indices(trainer.split.train).tolist(), FAR_FRAMES)
+    return far_of(np.stack([trainer.cache.read(index)["zoe"] for index in indices]))
