@@ -11,6 +11,7 @@ from zoerefine.base.messages import say, visible
 from zoerefine.commands.options import CommandParser, add_shared, days, print_json
 from zoerefine.commands.runs_changes import (
     ARCHIVE_COMMANDS,
+    all_removed,
     change,
     change_trash,
     changes_labels,
@@ -71,6 +72,9 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if args.restore is not None or args.empty_trash:
         return change_trash(args)
+    if args.remove and args.yes and all_removed(args):
+        say("nothing to remove: every run there is in the trash")
+        return 0
     found, rows, left_out = selected(args)
     report_left_out(left_out)
     if changes_labels(args):

@@ -109,6 +109,24 @@ def remove(found: "list[RunRow]", rows: "list[RunRow]", args: argparse.Namespace
     return 1 if any(one.is_fault for one in outcomes) else 0
 
 
+def all_removed(args: argparse.Namespace) -> bool:
+    """Whether each of the folders had runs, and all of them are in the trash."""
+    from zoerefine.lab.listing.removal import removed_runs
+    from zoerefine.lab.runs.find import find_runs
+
+    patterns = args.runs or ["runs"]
+    if any(find_runs(pattern) for pattern in patterns):
+        return False
+    return all(removed_runs(trash_places([pattern])) for pattern in patterns)
+
+
+def trash_places(patterns: Sequence[str]) -> list[Path]:
+    """The folders in which, or one level below which, removed runs are looked for."""
+    from zoerefine.lab.listing.protection import roots_of
+
+    return [Path(root) for pattern in patterns for root in roots_of(pattern)]
+
+
 UNREADABLE = "it cannot be read, so what it starts from is not known and not protected"
 LEFT = "it cannot be deleted completely"
 
@@ -137,10 +155,9 @@ def say_total(removed: "list[RunRow]", count: int, is_done: bool) -> None:
 
 def change_trash(args: argparse.Namespace) -> int:
     """Bring removed runs back, or delete all; exit code 1 where that fails for some."""
-    from zoerefine.lab.listing.protection import roots_of
     from zoerefine.lab.listing.removal import delete, removed_runs, restore
 
-    places = [Path(root) for pattern in args.runs or ["runs"] for root in roots_of(pattern)]
+    places = trash_places(args.runs or ["runs"])
     if args.empty_trash:
         removed = removed_runs(places)
         faults = [(str(path), LEFT) for path in delete(removed)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.launch.local_packages import make_wheel, requirements
+from tests.processes import run_zoerefine
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.launch.record.provenance import packages
 from zoerefine.lab.launch.variables import job_environment
@@ -24,6 +25,17 @@ def test_a_virtual_environment_is_made_from_the_lock_file_once(
     again = launch("--environment", "venv", "--module", "uses.py", "KEY", "2", commit=commit)
     assert "installing" not in again.stderr
     assert "no requirements.lock" in launch("--environment", "venv", code=2).stderr
+
+
+def test_a_commit_without_a_lock_file_is_refused_before_any_job_starts(
+    tmp_path, repository, config, commit_with, wheels, home
+):
+    make_wheel(wheels, "1.0")
+    commit = commit_with("requirements.lock", requirements(wheels))
+    words = ("--repo", repository.folder, "--commits", f"{commit},{commit}~1", "--config", config)
+    words = (*words, "--module", "job.py", "--environment", "venv")
+    assert "no requirements.lock" in run_zoerefine(tmp_path, "run", *words, code=2).stderr
+    assert not (home / "environments").exists()
 
 
 def test_the_users_pythonpath_comes_after_the_workspace(tmp_path, monkeypatch):

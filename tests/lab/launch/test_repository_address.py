@@ -1,6 +1,7 @@
 """Addresses that are allowed, and credentials, which are in no command line and in no file."""
 
 import shutil
+import subprocess
 from urllib.parse import quote
 
 import pytest
@@ -170,3 +171,16 @@ def test_a_submodule_gets_the_password_on_the_same_scheme_host_and_port_only(mon
     for url in ("http://host/x", "https://host:8443/x", "https://host.evil/x", "git://host/x"):
         assert submodule_address(parent, url).password == ""
         assert parse_address(url).password == ""
+
+
+def test_a_repository_of_another_user_is_named_with_gits_own_cure(
+    repository, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
+    folder = repository.folder.rename(tmp_path / "of o'ther")
+    with pytest.raises(UserError, match="belongs to another user") as error:
+        parse_address(str(folder))
+    cure = str(error.value).partition("if you trust it: ")[2]
+    subprocess.run(["sh", "-c", cure], check=True)
+    assert parse_address(str(folder)).folder == folder

@@ -141,6 +141,15 @@ def test_killed_removals_leave_every_run_whole_where_it_was_or_in_the_trash(runs
             assert json.loads((folder / "status.json").read_text())["state"] == "finished"
 
 
+def test_a_removal_that_was_done_has_nothing_to_remove(runs):
+    runs.add("unet/1", 0.1)
+    runs.run(*ALL, "--yes")
+    assert "nothing to remove" in runs.run(*ALL, "--yes").err
+    (runs.root / "never").mkdir()
+    assert "no run in never" in runs.run("never", *ALL, "--yes", code=2).err
+    assert "no run in runs, never" in runs.run("runs", "never", *ALL, "--yes", code=2).err
+
+
 def test_two_removals_at_once_remove_every_run_once(runs):
     for number in range(30):
         runs.add(f"unet/{number}", 0.1)

@@ -201,12 +201,21 @@ def builder_of(kind: str) -> Venv:
 
 def find_lock_file(kind: str, workspace: Path) -> Path:
     """The file that pins a commit's packages. Raises `UserError` where it has none."""
-    names = builder_of(kind).LOCK_FILES
-    for name in names:
+    for name in lock_files(kind):
         path = workspace / name
         if path.is_file() and path.resolve().is_relative_to(workspace.resolve()):
             return path
-    raise UserError(f"the commit has no {' or '.join(names)} for --environment {kind}")
+    raise no_lock_file(kind)
+
+
+def lock_files(kind: str) -> tuple[str, ...]:
+    """The names of files that may pin a commit's packages."""
+    return builder_of(kind).LOCK_FILES
+
+
+def no_lock_file(kind: str) -> UserError:
+    """The error of a commit that has none of them."""
+    return UserError(f"the commit has no {' or '.join(lock_files(kind))} for --environment {kind}")
 
 
 @contextmanager

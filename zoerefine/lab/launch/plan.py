@@ -22,7 +22,7 @@ from zoerefine.base.secrets import (
 from zoerefine.base.yaml.keys import value_at
 from zoerefine.base.yaml.read import Document, parse_mapping, refuse_duplicate_keys
 from zoerefine.base.yaml.script_overrides import NEW_KEY, YAML_SUFFIXES
-from zoerefine.lab.launch.environment import CURRENT, check_environment
+from zoerefine.lab.launch.environment import CURRENT, check_environment, lock_files, no_lock_file
 from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address
 from zoerefine.lab.launch.git.changes import Changes, read_changes
 from zoerefine.lab.launch.git.commands import GitError, git, git_bytes
@@ -190,6 +190,10 @@ def make_plan(job: Job, home: Path, merge: bool = True) -> LaunchPlan:
     mirror, commit = fetch_commit(address, job.ref, home, job.branch)
     changes = read_changes(address, commit, job.allow_dirty, job.caller / job.config)
     check_commit_has(job.module, mirror, commit, changes.files, job.environment)
+    if job.environment != CURRENT:
+        names = lock_files(job.environment)
+        if not {*names} & {*changes.files} and not CommitFiles(mirror, commit).has_any(names):
+            raise no_lock_file(job.environment)
     is_committed = config is None
     if config is None:
         config = read_committed_config(job.caller, job.config, mirror, commit)

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.secrets import hide_secrets, register_secret
-from zoerefine.lab.launch.git.commands import GitError, git
+from zoerefine.lab.launch.git.commands import CURE, GitError, git
 
 URL = re.compile(r"(file|https?|ssh|git)://[^\s?#]+")
 SSH_FORM = re.compile(r"(\w[\w.-]*@)?\w[\w.-]*:(?!:|//)[^\s-][^\s]*")
@@ -116,8 +116,9 @@ def _local(folder: Path) -> RepositoryAddress:
         shown = "." if bare else git("rev-parse", "--show-toplevel", folder=folder, foreign=True)
         top = folder / shown
     except GitError as error:
-        reason = f" ({error})" if "dubious" in str(error) else ""
-        raise UserError(f"--repo {folder} is a folder without a git repository{reason}") from None
+        if CURE in str(error):
+            raise UserError(f"--repo {folder} belongs to another user: {error}") from None
+        raise UserError(f"--repo {folder} is a folder without a git repository") from None
     if not folder.is_relative_to(top):
         raise UserError(f"--repo {folder}: its core.worktree names another folder, {top}")
     return RepositoryAddress(str(top), None if bare else top)

@@ -36,18 +36,22 @@ OPTIONS = (
 ISOLATED = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
 GITLINK, LINK = "160000", "120000"  # the modes of a submodule and of a link
 NO_TEMPLATE = "--template="  # a new repository without hooks
+CURE = "git config --global --add safe.directory"
 NOT_INSTALLED = "git is not installed: install it (e.g. apt install git)"
 
 
 class GitError(UserError):
-    """Git failed; the sentence holds git's own first error line."""
+    """Git failed; the sentence holds git's own first error line, and its cure where it has one."""
 
 
 def error_line(text: str) -> str:
-    """The first error line of git's messages, or else the last line."""
+    """The first error line of git's messages, or else the last line; with git's cure for a
+    repository of another user.
+    """
     lines = [line for line in text.splitlines() if line.strip()] or ["no message"]
     named = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    return hide_secrets((named or lines[-1:])[0])
+    cures = [f"; if you trust it: {line.strip()}" for line in lines if CURE in line]
+    return hide_secrets("".join([*(named or lines[-1:])[:1], *cures[:1]]))
 
 
 # What keeps git from running the programs that a user's repository names in its configuration.
