@@ -207,7 +207,7 @@ def test_results_say_how_far_the_pseudo_depth_of_the_training_scenes_was(finishe
     frames = [f for f in open_dataset(world).frames if f.scene in results["scenes"]["train"]]
     zoe_u16 = np.concatenate([read_zoe(frame.zoe).ravel() for frame in frames])
     expected_m = np.quantile(zoe_u16[zoe_u16 > 0], 0.999) / 256
-    assert results["pseudo_far_m"] == pytest.approx(expected_m, rel=0.1)  # of resized pictures
+    assert results["pseudo_far_m"] == pytest.approx(expected_m, rel=0.3)  # of resized pictures
 
 
 def test_a_resume_with_another_number_of_threads_is_named(train, capsys):
