@@ -56,7 +56,8 @@ def in_wandb(folder, **kinds):
         for key, value in (("lr", lr), ("seed", seed)):
             record.run.config.update.add(key=key, value_json=str(value))
         end = pb.Record(exit=pb.RunExitRecord(exit_code=0))
-        write_log(folder / f"offline-run-{number}", record, row(1, loss=str(loss)), end)
+        values = row(1, loss=str(loss))
+        write_log(folder / f"offline-run-{number}", record, values, end, run_id=number)
 
 
 def in_wandb_projects(folder):
@@ -136,7 +137,7 @@ def test_by_name_takes_the_names_in_a_tracker(tmp_path, capsys):
         record = run_record()
         record.run.display_name = name
         folder = tmp_path / "wandb" / f"offline-run-{number}"
-        write_log(folder, record, row(1, loss=str(number)))
+        write_log(folder, record, row(1, loss=str(number)), run_id=number)
     analyze([str(tmp_path / "wandb")], tmp_path / "all", metrics=["loss"])
     assert "the runs of resnet and vit have no known settings" in capsys.readouterr().err
     analyze([str(tmp_path / "wandb")], tmp_path / "out", by="name", metrics=["loss"])

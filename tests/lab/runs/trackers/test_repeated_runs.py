@@ -47,7 +47,8 @@ def in_wandb(folder):
             record.run.config.update.add(key="seed", value_json=str(seed))
             end = pb.Record(exit=pb.RunExitRecord(exit_code=0))
             value = row(1, loss=str(loss + seed / 64))
-            write_log(folder / place / f"offline-run-{seed}", record, value, end)
+            place_of_run = folder / place / f"offline-run-{seed}"
+            write_log(place_of_run, record, value, end, run_id=seed)
 
 
 def in_tensorboard(folder):

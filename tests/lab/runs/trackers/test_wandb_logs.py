@@ -12,7 +12,7 @@ from zoerefine.lab.runs.trackers.wandb import read
 pytestmark = pytest.mark.skipif(find_spec("wandb") is None, reason="W&B is not installed")
 
 
-def write_log(folder, *records):
+def write_log(folder, *records, run_id="abc"):
     """A run's folder with a log of these records, each in one fragment."""
     folder.mkdir()
     data = struct.pack("<4sHB", b":W&B", 0xBEE1, 0)
@@ -20,7 +20,7 @@ def write_log(folder, *records):
         content = record.SerializeToString()
         crc = zlib.crc32(content, zlib.crc32(bytes([1])))
         data += struct.pack("<IHB", crc, len(content), 1) + content
-    (folder / "run-abc.wandb").write_bytes(data)
+    (folder / f"run-{run_id}.wandb").write_bytes(data)
     return folder
 
 
