@@ -11,10 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from zoerefine import __version__
-from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError
+from zoerefine.base.errors import INTERRUPTED, USER_ERROR, UserError, missing_required
 from zoerefine.base.files.storage_faults import storage_fault
 from zoerefine.base.messages import be_quiet, visible
-from zoerefine.base.missing_packages import missing_required
 
 COMMANDS = {
     "run": "run a job from a git commit and a config, or a queue of jobs",

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.missing_packages import install, needed
+from zoerefine.base.errors import UserError, install, needed
 
 ROOT = Path(__file__).parents[2]
 

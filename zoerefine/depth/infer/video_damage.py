@@ -16,7 +16,7 @@ from typing import Any
 
 import cv2
 
-from zoerefine.base.missing_packages import needed
+from zoerefine.base.errors import needed
 
 INCOMPLETE = "EOI missing"  # a cut JPEG, or one of a camera that never writes its end
 HARMLESS = "unable to decode APP fields"  # of a JPEG's notes: many webcams write wrong ones

@@ -19,11 +19,10 @@ from typing import Any
 
 import yaml
 
-from zoerefine.base.errors import UserError, damage
+from zoerefine.base.errors import UserError, damage, needed
 from zoerefine.base.files.atomic import sync, sync_file_system
 from zoerefine.base.files.file_lock import try_lock
 from zoerefine.base.files.storage_faults import storage_fault
-from zoerefine.base.missing_packages import needed
 from zoerefine.depth.infer.results import BUNDLE
 from zoerefine.depth.infer.sources import file_fingerprint
 from zoerefine.depth.ros.image_messages import stamp_ns

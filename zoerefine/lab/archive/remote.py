@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, install, needed
 from zoerefine.base.files.atomic import sync_file_system
 from zoerefine.base.messages import one_line
-from zoerefine.base.missing_packages import install, needed
 from zoerefine.base.progress import Progress, bar
 from zoerefine.base.secrets import hide_secrets, holds_password
 

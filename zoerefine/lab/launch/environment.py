@@ -26,11 +26,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, missing_package
 from zoerefine.base.files.atomic import write_text
 from zoerefine.base.files.file_lock import lock
 from zoerefine.base.messages import say
-from zoerefine.base.missing_packages import missing_package
 from zoerefine.base.registries import ENVIRONMENTS
 from zoerefine.base.yaml.keys import texts_in
 from zoerefine.lab.launch.variables import build_variables

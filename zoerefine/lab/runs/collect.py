@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,20 +13,18 @@ from zoerefine.base.errors import UserError, damage
 from zoerefine.base.messages import one_line
 from zoerefine.base.progress import track
 from zoerefine.base.run_dir import BUNDLE_NAMES, ENGINE, RunDir
-from zoerefine.base.yaml.equal_values import equal_text
 from zoerefine.lab.runs.find import matches, runs_at
-from zoerefine.lab.runs.group_key import PROJECT
 from zoerefine.lab.runs.metrics import RunMetrics, read_metrics
 from zoerefine.lab.runs.metrics.find_files import files_with_stats
 from zoerefine.lab.runs.read import as_run, read_run
 from zoerefine.lab.runs.record import Collection, Curve, Run
+from zoerefine.lab.runs.samples import samples
 from zoerefine.lab.runs.stored import StoredRuns, as_json, read_many, reading_code
 from zoerefine.lab.runs.trackers.stores import TrackerStore, find_stores, local_path
 
 # The files of a run directory that our own training writes and the analysis reads.
 CONFIG, METRICS = "config.yaml", "metrics.jsonl"
 READ_FILES = (CONFIG, METRICS, "results.json", "provenance.json", "status.json")
-REPETITION = re.compile(r"-again\d+$")  # what `zoerefine reproduce` adds to a run's name
 FILTERED = "does not match --where"  # why a run was left out
 
 
@@ -180,9 +177,8 @@ def collect(
         reasons = {run.path: why_left_out(run, keeps) for run in found.runs}
         runs += [run for run in found.runs if not reasons[run.path]]
         left_out |= found.left_out | {path: reason for path, reason in reasons.items() if reason}
-    for without in (without_repetitions, without_earlier_parts, without_parents, without_copies):
-        runs, reasons = without(runs)
-        left_out |= reasons
+    runs, no_samples = samples(runs, metrics)
+    left_out |= no_samples
     if not runs:
         reasons_shown = (
             "; ".join(list(dict.fromkeys(left_out.values()))[:3])
@@ -233,110 +229,6 @@ def why_left_out(run: Run, keeps: Callable[[Mapping[str, Any]], bool] | None) ->
     except UserError as error:  # it has no such setting
         return one_line(str(error))
     return "" if kept else FILTERED
-
-
-def without_repetitions(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
-    """The runs without those that `zoerefine reproduce` made, which are no further seeds.
-
-    A repetition stays where the run that it repeats is not there.
-    """
-    paths = {run.path for run in runs}
-    firsts = {run.path: REPETITION.sub("", run.path) for run in runs}
-    left_out = {
-        path: f"repeats {Path(first).name}, and is no further seed"
-        for path, first in firsts.items()
-        if first != path and first in paths
-    }
-    return [run for run in runs if run.path not in left_out], left_out
-
-
-def without_earlier_parts(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
-    """The runs without the earlier folders of those that W&B resumed, of one id and project.
-
-    Their names begin with their time.
-    """
-    parts: dict[tuple[Any, ...], list[Run]] = {}
-    for run in runs:
-        if run.provenance.get("may_go_on"):
-            one = Path(run.path).parent, run.provenance["tracker_id"], run.settings.get(PROJECT)
-            parts.setdefault(one, []).append(run)
-    left_out: dict[str, str] = {}
-    for folders in parts.values():
-        *earlier, last = sorted(folders, key=lambda run: Path(run.path).name.partition("run-")[2])
-        reason = f"goes on in {Path(last.path).name}, and is no further seed"
-        left_out |= {run.path: reason for run in earlier}
-    return [run for run in runs if run.path not in left_out], left_out
-
-
-def without_parents(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
-    """The runs without those of MLflow that repeat a run that is nested in them, as a sweep repeats
-    its best one.
-    """
-    nested: dict[str, list[Run]] = {}
-    for run in runs:
-        nested.setdefault(run.provenance.get("parent_id", ""), []).append(run)
-    left_out: dict[str, str] = {}
-    for run in runs:
-        for child in nested.get(run.provenance.get("tracker_id", "-"), ()):
-            if child.group == run.group and child.finals.keys() & run.finals.keys():
-                reason = f"has the settings and a metric of its nested run {child.name}"
-                left_out[run.path] = f"{reason}, and is no further seed"
-    return [run for run in runs if run.path not in left_out], left_out
-
-
-def without_copies(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
-    """The runs without copies of others, such as backups, which are no further seeds.
-
-    Runs are one sample if commit, config and seed are the same, and the trained weights are; of
-    scripts of other repositories, and where a copy lacks the digest of its weights, all results.
-    """
-    alike: dict[tuple[Any, ...], list[Run]] = {}
-    for run in runs:
-        setting = equal_text(run.settings) if run.is_foreign else run.group
-        alike.setdefault((run.is_foreign, run.commit, setting, run.seed), []).append(run)
-    left_out: dict[str, str] = {}
-    for some in alike.values():
-        by_weights: dict[str, Run] = {}
-        by_values: dict[str, Run] = {}
-        without_weights: dict[str, Run] = {}
-        for run in some if len(some) > 1 else ():
-            weights, values = weights_of(run), values_of(run)
-            first, same = by_weights.get(weights), "weights"
-            if first is None:
-                first, same = (without_weights if weights else by_values).get(values), "metrics"
-            if first is not None:
-                left_out[run.path] = (
-                    f"has the commit, config, seed and {same} of {first.path}, and is no further "
-                    "seed"
-                )
-                continue
-            if weights:
-                by_weights[weights] = run
-            if values and (weights or run.is_foreign):
-                by_values[values] = run
-            elif values:
-                without_weights[values] = run
-    return [run for run in runs if run.path not in left_out], left_out
-
-
-def weights_of(run: Run) -> str:
-    """The digests of a run's trained weights; empty where it has none."""
-    if run.is_foreign:
-        return ""
-    with suppress(UserError):
-        return " ".join(RunDir(Path(run.path)).weights_digests())
-    return ""
-
-
-def values_of(run: Run) -> str:
-    """A text that only copies of a run share; empty where the run has no result yet."""
-    if not run.is_foreign:
-        return json.dumps([run.results, run.curve and vars(run.curve)]) if run.results else ""
-    curves = {name: vars(curve) for name, curve in run.curves.items()}
-    # A tracker does not record what was launched, but its copies keep an id.
-    known = run.provenance
-    name = "" if "module" in known else known.get("tracker_id", Path(run.path).name)
-    return json.dumps([name, run.finals, curves]) if run.finals else ""
 
 
 def find_sources(pattern: str, patterns_of_output: Sequence[str] = ()) -> list[Source]:

@@ -17,8 +17,8 @@ CODE = COMMIT, CHANGES = "commit", "uncommitted changes"
 # Of what decides a training beside commit and config, a fact with its digest.
 OUTSIDE = {fact: f"weights of {group}.{key}" for group, key, fact in WEIGHT_KEYS}
 OUTSIDE |= {"split_file": "file of DATA.SPLIT", "network": "files of MODEL.NAME"}
-# Where a tracker keeps a run: other methods may have the same config there.
-PLACES = EXPERIMENT, PROJECT, GROUP = "experiment", "project", "group"
+# Where a tracker keeps a run, and whose it is: other methods may have the same config.
+PLACES = EXPERIMENT, PROJECT, GROUP, SCRIPT = "experiment", "project", "group", "script"
 DIGITS = 8  # of a commit or digest in a name
 # The last part of a key, in lower case; `seed_everything` is Lightning's.
 SEED_NAMES = ("seed", "random_seed", "rng_seed", "manual_seed", "global_seed", "seed_everything")

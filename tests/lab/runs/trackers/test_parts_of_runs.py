@@ -29,6 +29,26 @@ def test_folders_of_one_run_of_wandb_are_one_run(tmp_path):
 
 
 @needs_wandb
+def test_a_part_of_wandb_that_only_adds_a_metric_keeps_what_the_others_say(tmp_path):
+    """As `wandb.init(id=ID, resume="must")` of an evaluation, without a config."""
+    from wandb.proto import wandb_internal_pb2 as pb
+
+    end = pb.Record(exit=pb.RunExitRecord(exit_code=0))
+    first = run_record(project="six")
+    for key, text in (("lr", "0.5"), ("seed", "3")):
+        first.run.config.update.add(key=key, value_json=text)
+    rows = [row(step, loss=f"0.{9 - step}") for step in (1, 2)]
+    (tmp_path / "wandb").mkdir()
+    write_log(tmp_path / "wandb/run-20261101_235900-abc", first, *rows, end)
+    again = [run_record(project="six"), row(2, loss="0.5"), row(3, loss="0.25", acc="0.75"), end]
+    write_log(tmp_path / "wandb/run-20261102_000100-abc", *again)
+    (run,) = collect([str(tmp_path)], metrics=["loss"]).runs
+    assert run.settings["lr"] == 0.5 and run.seed == 3 and run.named_settings["seed"] == 3
+    assert run.finals == {"acc": 0.75, "loss": 0.25}
+    assert (run.curves["loss"].epochs, run.curves["loss"].refined) == ([1, 2, 3], [0.8, 0.5, 0.25])
+
+
+@needs_wandb
 def test_an_id_that_a_user_chose_again_elsewhere_is_another_run(tmp_path):
     wandb_folder(tmp_path / "a", "run-20261101_000000-abc", 0.5)
     wandb_folder(tmp_path / "b", "run-20261102_000000-abc", 0.25)
@@ -70,3 +90,72 @@ def test_a_parent_with_results_of_its_own_counts(metric, lr, tmp_path):
     mlflow_runs(tmp_path, metric, lr)
     found = collect([str(tmp_path)])
     assert (len(found.runs), found.left_out) == (3, {})
+
+
+@pytest.fixture
+def client(tmp_path):
+    tracking = pytest.importorskip("mlflow.tracking", reason=f"MLflow is not installed: {INSTALL}")
+    return tracking.MlflowClient(tracking_uri=(tmp_path / "mlruns").as_uri())
+
+
+@pytest.fixture
+def log(client):
+    """Log a run: log(loss, parent=id, seed=3, lr=0.1, source="train.py") -> its id."""
+    experiment = client.create_experiment("nested")
+
+    def run(loss=None, parent="", source="", **parameters):
+        tags = {"mlflow.parentRunId": parent, "mlflow.source.name": source}
+        tags = {name: text for name, text in tags.items() if text}
+        run_id = client.create_run(experiment, tags=tags).info.run_id
+        for name, value in parameters.items():
+            client.log_param(run_id, name, value)
+        if loss is not None:
+            client.log_metric(run_id, "loss", loss, step=1)
+        client.set_terminated(run_id)
+        return run_id
+
+    return run
+
+
+def test_a_parent_without_the_metric_of_its_nested_runs_is_no_sample(log, tmp_path):
+    parent = log(lr=0.5)
+    for seed in range(3):
+        log(0.25 + seed, parent=parent, lr=0.5, seed=seed)
+    found = collect([str(tmp_path)], metrics=["loss"])
+    assert sorted(run.seed for run in found.runs) == [0, 1, 2]
+    assert [*found.left_out.values()] == ["has no loss, which the runs nested in it have"]
+
+
+def test_an_evaluation_that_is_nested_in_its_training_is_no_further_seed(log, tmp_path):
+    training = log(0.25, lr=0.5, seed=3)
+    log(5.0, parent=training, lr=0.5, seed=3)
+    found = collect([str(tmp_path)], metrics=["loss"])
+    assert [run.finals["loss"] for run in found.runs] == [0.25]
+    ((_, reason),) = found.left_out.items()
+    assert reason.startswith("is nested in ") and "which has its settings and seed" in reason
+
+
+def test_a_parent_that_is_the_mean_of_its_seeds_is_no_further_seed(log, tmp_path):
+    parent = log(0.5, lr=0.5)
+    for seed in range(3):
+        log(0.25 * (1 + seed), parent=parent, lr=0.5, seed=seed)
+    assert sorted(run.seed for run in collect([str(tmp_path)]).runs) == [0, 1, 2]
+
+
+def test_the_script_that_a_tracker_recorded_is_a_setting(log, tmp_path):
+    for script in ("/home/a/cnn.py", "/home/a/mlp.py"):
+        for seed in range(2):
+            log(0.5, source=script, lr=0.5, seed=seed)
+    runs = collect([str(tmp_path)], metrics=["loss"]).runs
+    assert len({run.group for run in runs}) == 2
+    assert {run.settings["script"] for run in runs} == {"cnn.py", "mlp.py"}
+
+
+@needs_wandb
+def test_the_script_that_wandb_recorded_is_a_setting(tmp_path):
+    from wandb.proto import wandb_internal_pb2 as pb
+
+    environment = pb.Record(environment=pb.EnvironmentRecord(program="/home/a/cnn.py"))
+    write_log(tmp_path / "run-20261101_000000-abc", run_record(), environment, row(1, loss="0.5"))
+    (run,) = collect([str(tmp_path)]).runs
+    assert run.settings["script"] == "cnn.py"

@@ -26,11 +26,10 @@ from typing import Any
 import cv2
 import numpy as np
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, needed
 from zoerefine.base.files.atomic import read_regular_file
 from zoerefine.base.machine.cores import usable_cores
 from zoerefine.base.messages import one_line
-from zoerefine.base.missing_packages import needed
 from zoerefine.base.yaml.read import YamlError, load_yaml
 from zoerefine.depth.data.cache.decode import resize_rgb
 from zoerefine.depth.data.intrinsics import FocalTerm

@@ -14,11 +14,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, needed
 from zoerefine.base.files.atomic import digest_file
 from zoerefine.base.machine.device import pick_device
 from zoerefine.base.messages import one_line, visible
-from zoerefine.base.missing_packages import needed
 from zoerefine.depth.data.networks import zoedepth
 from zoerefine.depth.data.networks.pseudo_source import (
     DepthNetwork,

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, install
 from zoerefine.base.machine.cores import threads_of_a_call
 from zoerefine.base.messages import say
-from zoerefine.base.missing_packages import install
 from zoerefine.depth.exporting.bundle.containers import ONNX
 from zoerefine.depth.exporting.engine_kinds import (
     INSTALLED,

@@ -17,9 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, install
 from zoerefine.base.machine.device import has_bf16
-from zoerefine.base.missing_packages import install
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
 from zoerefine.depth.exporting import SPREAD_UNITS
 from zoerefine.depth.exporting.bundle.containers import OPENVINO, new_archive

@@ -17,8 +17,7 @@ from typing import Any
 
 import torch
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.missing_packages import install
+from zoerefine.base.errors import UserError, install
 from zoerefine.depth.exporting.bundle.containers import TORCHSCRIPT
 from zoerefine.depth.exporting.engine_kinds import (
     BROKEN,

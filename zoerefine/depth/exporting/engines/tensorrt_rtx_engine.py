@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoerefine.base.errors import UserError
-from zoerefine.base.missing_packages import install, missing_package
+from zoerefine.base.errors import UserError, install, missing_package
 from zoerefine.depth.exporting.bundle.containers import TORCHSCRIPT
 from zoerefine.depth.exporting.engine_kinds import (
     NOT_INSTALLED,

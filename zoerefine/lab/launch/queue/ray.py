@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from zoerefine.base.errors import INTERRUPTED, KILLED, UserError
+from zoerefine.base.errors import INTERRUPTED, KILLED, UserError, needed
 from zoerefine.base.machine.cores import use_reserved_cores
 from zoerefine.base.machine.memory import use_reserved_gpus
-from zoerefine.base.missing_packages import needed
 from zoerefine.lab.launch.process.child import ONLY, NodePlace
 from zoerefine.lab.launch.process.nodes import NODE_LOST
 from zoerefine.lab.launch.queue.executor import (

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from zoerefine.base.errors import UserError, damage
+from zoerefine.base.errors import UserError, damage, needed
 from zoerefine.base.messages import one_line
-from zoerefine.base.missing_packages import needed
-from zoerefine.lab.runs.group_key import EXPERIMENT
+from zoerefine.lab.runs.group_key import EXPERIMENT, SCRIPT
 from zoerefine.lab.runs.metrics.steps import Points, as_number, as_series, record
 from zoerefine.lab.runs.trackers.stores import (
     EXTRA,
@@ -64,6 +63,7 @@ EXPERIMENT_KEY = "artifact_location"  # of an experiment's meta.yaml; a run's ha
 PAGE = 1000  # rows that MLflow returns at once
 STATES = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "killed"}
 COMMIT, PARENT = "mlflow.source.git.commit", "mlflow.parentRunId"
+SOURCE = "mlflow.source.name"  # the script's path on its machine
 
 
 def holds_runs(path: Path) -> bool:
@@ -217,7 +217,10 @@ def tracked(
         finals={name: value for name, value in finals.items() if value is not None},
         series=series,
         commit=run.data.tags.get(COMMIT, ""),
-        places={EXPERIMENT: experiments.get(run.info.experiment_id, "")},
+        places={
+            EXPERIMENT: experiments.get(run.info.experiment_id, ""),
+            SCRIPT: Path(run.data.tags.get(SOURCE, "")).name,
+        },
         started=(run.info.start_time or 0) / 1000,
         parent=run.data.tags.get(PARENT, ""),
         again={name: step for name, (_, step) in read.items() if step is not None},

@@ -41,7 +41,7 @@ class TrackedRun:
         finals: the final value of every metric.
         series: metrics over steps.
         commit: empty where it was not recorded.
-        places: where the tracker keeps it, such as its experiment: names in `group_key.PLACES`.
+        places: where the tracker keeps it and whose it is, by `group_key.PLACES`.
         faults: what could not be read, one sentence each.
         again: the first step to which a metric goes back or of which it has two values, by metric.
         started: in seconds since the epoch; 0: not known.

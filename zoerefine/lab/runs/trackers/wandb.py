@@ -10,11 +10,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, needed
 from zoerefine.base.messages import counted
-from zoerefine.base.missing_packages import needed
 from zoerefine.base.yaml.keys import flatten
-from zoerefine.lab.runs.group_key import GROUP, PROJECT
+from zoerefine.lab.runs.group_key import GROUP, PROJECT, SCRIPT
 from zoerefine.lab.runs.metrics.steps import STEP_NAMES, Points, Series, as_number, as_series
 from zoerefine.lab.runs.trackers.stores import EXTRA, Stored, TrackedRun, environment
 
@@ -135,7 +134,7 @@ class WandbFacts:
         kind = record.WhichOneof("record_type")
         if kind == "run":
             self.name = record.run.display_name
-            self.places = {PROJECT: record.run.project, GROUP: record.run.run_group}
+            self.places |= {PROJECT: record.run.project, GROUP: record.run.run_group}
             self.commit = record.run.git.commit or self.commit
             self.started = record.run.start_time.ToMicroseconds() / 1e6
             update(self.config, record.run.config)
@@ -150,6 +149,7 @@ class WandbFacts:
             self.step_keys[glob] = record.metric.step_metric
         elif kind == "environment":
             self.commit = record.environment.git.commit or self.commit
+            self.places[SCRIPT] = Path(record.environment.program).name
         elif kind == "exit":
             self.exit_code = record.exit.exit_code
 

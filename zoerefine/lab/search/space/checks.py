@@ -9,8 +9,7 @@ from importlib.util import find_spec
 
 from zoerefine.base.config import Config
 from zoerefine.base.config.study_keys import StudyKeys
-from zoerefine.base.errors import UserError
-from zoerefine.base.missing_packages import missing_package
+from zoerefine.base.errors import UserError, missing_package
 from zoerefine.lab.search.space.reader import read_space
 from zoerefine.lab.search.space.space import MAX_LISTED, Parameter, Range, all_keys, every, size_of
 

@@ -20,10 +20,9 @@ import optuna
 import sqlalchemy
 from sqlalchemy.engine import make_url
 
-from zoerefine.base.errors import UserError
+from zoerefine.base.errors import UserError, missing_package
 from zoerefine.base.files.file_lock import lock, process_line
 from zoerefine.base.messages import warn
-from zoerefine.base.missing_packages import missing_package
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.secrets import password_variable, register_secret, url_fault
 
