@@ -79,9 +79,10 @@ def test_the_callers_settings_of_torch_change_no_training_and_are_kept(world, tm
     torch.backends.mkldnn.enabled = False
     drawn, strict = torch.get_rng_state(), torch.are_deterministic_algorithms_enabled()
     try:
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        with torch.device("meta"), torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
             assert trained(world, tmp_path, "odd") == expected
             assert torch.is_autocast_enabled("cpu") and not torch.is_grad_enabled()
+            assert torch.empty(0).is_meta
         assert torch.get_default_dtype() is torch.float64
         assert torch.get_float32_matmul_precision() == "medium"
         assert not torch.backends.mkldnn.enabled

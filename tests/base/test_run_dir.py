@@ -80,7 +80,9 @@ def test_a_run_directory_that_cannot_be_created_is_named(tmp_path):
 def test_a_damaged_status_is_one_sentence(tmp_path, text):
     run = RunDir(tmp_path)
     run.status_file.write_text(text)
-    with pytest.raises(UserError, match=r"status\.json is damaged"):
+    with pytest.raises(
+        UserError, match=r"status\.json is damaged.*put back a copy of it, or delete"
+    ):
         run.status()
 
 
@@ -94,7 +96,9 @@ def test_a_run_of_a_clock_before_1970_is_read(tmp_path):
 def test_a_damaged_json_file_of_a_run_is_one_sentence(tmp_path, data):
     run = RunDir(tmp_path)
     run.provenance_file.write_bytes(data)
-    with pytest.raises(UserError, match=r"provenance\.json is damaged"):
+    with pytest.raises(
+        UserError, match=r"provenance\.json is damaged.*put back a copy of it, or delete"
+    ):
         run.read_json(run.provenance_file)
 
 

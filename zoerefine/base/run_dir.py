@@ -164,7 +164,7 @@ class RunDir:
         except FileNotFoundError:
             raise UserError(f"{self.path} has no {path.name}: is it a finished run?") from None
         if not isinstance(value, dict):
-            raise UserError(f"{path} is damaged: it holds {type(value).__name__}, not a mapping")
+            raise damaged(path, f"it holds {type(value).__name__}, not a mapping")
         return value
 
     def document(self, path: Path) -> dict[str, Any]:
@@ -272,6 +272,13 @@ def was_moved(path: Path) -> UserError:
     )
 
 
+def damaged(path: Path, reason: str) -> UserError:
+    """The error for a document that cannot be read; what to do about those that a run needs."""
+    is_needed = path.name in (RunDir.status_file.name, RunDir.provenance_file.name)
+    cure = f": put back a copy of it, or delete {path.parent}" if is_needed else ""
+    return UserError(f"{path} is damaged: {reason}{cure}")
+
+
 @contextmanager
 def damage_named(path: Path) -> Iterator[None]:
     """Raises `UserError`, naming the file, where reading it fails; `FileNotFoundError` stays."""
@@ -280,9 +287,9 @@ def damage_named(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except RecursionError:
-        raise UserError(f"{path} is damaged: nested too deeply") from None
+        raise damaged(path, "nested too deeply") from None
     except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is damaged: {error}") from None
+        raise damaged(path, str(error)) from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
 

@@ -1,10 +1,12 @@
 """Memory that is freed and needed again."""
 
+import os
 import platform
 
 import pytest
 
 from tests.processes import run_new_python
+from zoerefine.base.machine import memory
 
 PROGRAM = """
 import resource, threading
@@ -32,3 +34,8 @@ thread.join()
 def test_memory_that_was_freed_is_not_cleared_again():
     pages_of_one_round = 8 * 2**20 // 4096
     assert int(run_new_python(PROGRAM).stdout) < pages_of_one_round
+
+
+def test_free_memory_is_known_without_proc(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "MEMORY_INFO", tmp_path / "absent")
+    assert 0 < memory.free_memory() <= os.sysconf("SC_PHYS_PAGES") * memory.PAGE

@@ -284,6 +284,7 @@ def test_confidence_of_a_bundle_without_it_is_one_line_before_anything_is_writte
     [
         (["--rgb", "absent"], "--rgb absent does not exist: give a folder, a video or a quoted p"),
         (["--rgb", "empty"], "--rgb empty has no jpg or png pictures"),
+        (["--rgb", "rgb[1]/*.jpg"], "write [[] for a [ of a name"),
         (["--rgb", "rgb/*/*.gif"], "--rgb rgb/*/*.gif has no jpg or png pictures"),
         (["--rgb", "note.txt"], "note.txt is neither a video that OpenCV can play nor"),
         (["--depth", "absent"], "there is no folder absent with pseudo depth"),

@@ -4,6 +4,7 @@ No torch is needed, so that packing data starts quickly.
 """
 
 import math
+import os
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 PAGE = 4096
+MEMORY_INFO = Path("/proc/meminfo")
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the numbers of glibc's mallopt
 KEPT_BYTES = 2**26
 GPU_WORKERS = "ZOEREFINE_GPU_WORKERS"  # how many workers or jobs share this process's GPU
@@ -24,9 +26,11 @@ GPU_WORKERS = "ZOEREFINE_GPU_WORKERS"  # how many workers or jobs share this pro
 
 def free_memory() -> int:
     """Bytes that can be had without swapping, within the limit of a container."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    values = dict(line.split(":", 1) for line in lines)
-    free = int(values["MemAvailable"].split()[0]) * 1024
+    try:
+        values = dict(line.split(":", 1) for line in MEMORY_INFO.read_text().splitlines())
+        free = int(values["MemAvailable"].split()[0]) * 1024
+    except OSError:  # a system without /proc: what caches hold does not count as free there
+        free = os.sysconf("SC_AVPHYS_PAGES") * PAGE
     limited = memory_left()
     return free if limited is None else min(free, limited)
 

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import RLock
 
 import torch
@@ -37,7 +37,7 @@ def as_in_a_new_process() -> Iterator[None]:
         gpu = [torch.cuda.current_device()] if torch.cuda.is_available() else []
         own_types, tensors = without_autocast(), torch.inference_mode(False)
         onednn = torch.backends.mkldnn.flags(enabled=True, allow_tf32=None)  # True would warn
-        with (torch.random.fork_rng(gpu), own_types, tensors, torch.enable_grad(),
+        with (_on_the_cpu(), torch.random.fork_rng(gpu), own_types, tensors, torch.enable_grad(),
               onednn, torch.backends.cudnn.flags(enabled=True), without_strict_mode()):  # fmt: skip
             yield
     finally:
@@ -47,3 +47,9 @@ def as_in_a_new_process() -> Iterator[None]:
         torch.set_float32_matmul_precision(precision)
         random.setstate(state)
         _TURN.release()
+
+
+def _on_the_cpu() -> AbstractContextManager[object]:
+    """The default device of a new process, also in a caller's `with torch.device(...)`."""
+    of_caller = torch.get_default_device()
+    return nullcontext() if of_caller == torch.device("cpu") else torch.device("cpu")

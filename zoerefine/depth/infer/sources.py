@@ -208,7 +208,9 @@ def open_source(rgb: str) -> FrameSource:
             return open_video(path)
         return PictureFiles(rgb, by_name(rgb, path.parent, [path]), root=None)
     if glob.has_magic(rgb):
-        matches = map(Path, glob.glob(rgb, recursive=True))
+        matches = [*map(Path, glob.glob(rgb, recursive=True))]
+        if "[" in rgb and not matches:
+            raise UserError(f"--rgb {rgb} matches no file: write [[] for a [ of a name")
         fixed = next(parent for parent in path.parents if not glob.has_magic(str(parent)))
         return PictureFiles(rgb, by_name(rgb, fixed, matches), root=None)
     raise UserError(f"--rgb {rgb} does not exist: give a folder, a video or a quoted pattern")
