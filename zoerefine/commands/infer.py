@@ -135,7 +135,8 @@ def parser() -> argparse.ArgumentParser:
         help="the depth network to run without --depth, as --model of `zoerefine data pseudo`; "
         "default: %(default)s")  # fmt: skip
     add("--any-pseudo", action="store_true",
-        help="accept pseudo depth of another network than the refiner was trained on")  # fmt: skip
+        help="accept pseudo depth of another network than the refiner was trained on, and of other "
+        "pictures")  # fmt: skip
     add("--out", type=as_path, required=True, metavar="DIR", help="the folder for all results")
     add("--batch", type=int, metavar="N",
         help=f"frames of one size that are refined at a time; default: {BATCH}; always 1 with "
@@ -264,7 +265,7 @@ def prepare(args: argparse.Namespace) -> "tuple[Inference, Room | None]":
         refuse_foreign(filter(None, [path]), option)
     results.refuse_foreign_files(source.names, bool(args.eval), not args.depth)
     pseudo: PseudoDepth = (
-        DepthFiles(args.depth, source)
+        DepthFiles(args.depth, source, args.any_pseudo)
         if args.depth
         else load_network_depth(args.depth_model, args.out / PSEUDO_DEPTH, cameras)
     )

@@ -56,6 +56,7 @@ def test_depth_that_was_made_for_another_picture_is_left_out(infer, make_pair):
     done = infer(*words, code=1)
     assert "k/b.png was made for another picture than rgb/k/b.jpg is now" in done.err
     assert "0 frames refined, 1 kept, 1 left out" in done.out
+    assert "1 frames refined, 1 kept, 0 left out" in infer(*words, "--any-pseudo").out
 
 
 def test_clips_behind_links_are_refined_and_a_circle_of_links_ends(infer, make_pair, tmp_path):

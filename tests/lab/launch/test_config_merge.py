@@ -72,6 +72,12 @@ def test_in_brackets_a_text_with_a_comma_is_quoted():
     assert load_yaml(changed) == {"a": {"x,y": "p, q", "s": "1,000", "t": 2}, "b": "1,000"}
 
 
+def test_a_text_in_quotes_that_would_be_a_switch_stays_a_text():
+    text = merged('mode: "off"\nplain: off\ncountry: \'no\'\n', *("mode", "on"), *("plain", "on"),
+                  *("country", "yes"))  # fmt: skip
+    assert yaml.safe_load(text) == {"mode": "on", "plain": True, "country": "yes"}
+
+
 def test_a_switch_stays_a_switch_and_a_quoted_number_a_text():
     text = "flag: true\nzip: '007'\nver: \"1.10\"\nold: yes\nname: auto\nempty: ''\n"
     words = ("flag", "no", "zip", "08", "ver", "1.20", "old", "off", "name", "0.1", "empty", "3")

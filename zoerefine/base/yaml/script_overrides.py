@@ -53,13 +53,14 @@ def merge_overrides(path: Path, data: bytes, overrides: Sequence[str]) -> bytes:
     try:
         text = data.decode("utf-8")
         tree = json.loads(text) if is_json else parse_mapping(text, path).tree
+        given = tree if is_json else load_yaml(text, has_switches=True)
     except ValueError as error:
         raise UserError(f"config {path} cannot be read: {error}") from None
     if not isinstance(tree, dict):
         raise UserError(f"config {path} must be a mapping of keys")
     for word, value_text in zip(overrides[::2], overrides[1::2], strict=True):
         key = word.removeprefix(NEW_KEY)
-        keys, value = own_keys(tree, key), value_like(value_at(tree, key), value_text, is_json)
+        keys, value = own_keys(tree, key), value_like(value_at(given or {}, key), value_text)
         if not word.startswith(NEW_KEY):
             check_key(path, tree, word)
         tree = with_value(path, tree, keys, value)
@@ -81,19 +82,18 @@ def read_value(text: str) -> Any:
     return text if is_comment or (isinstance(value, list) and text[:1] != "[") else value
 
 
-def value_like(present: Any, text: str, is_json: bool) -> Any:
-    """The value of an override where a config has `present`.
+def value_like(present: Any, text: str) -> Any:
+    """The value of an override where a config has `present`, in which switches are true or false.
 
-    A switch stays one: `no` is false, for readers of YAML 1.1 also where the file has `yes`. A text
-    that had to be quoted, such as "007" and "1.10", stays a text; beside any text so do `007` and
-    `note: x`.
+    A switch stays one: `no` is false. A text that had to be quoted, such as "007", "1.10" and "no",
+    stays a text; beside any text so do `007` and `note: x`.
     """
-    is_word = not is_json and str(present).lower() in FLAG_WORDS
-    if (is_word or isinstance(present, bool)) and text.lower() in FLAG_WORDS:
+    if isinstance(present, bool) and text.lower() in FLAG_WORDS:
         return FLAG_WORDS[text.lower()]
     value = read_value(text)
     if isinstance(present, str):
-        was_quoted = present and not isinstance(read_value(present), str)
+        is_word = present.lower() in FLAG_WORDS
+        was_quoted = is_word or (present and not isinstance(read_value(present), str))
         is_mapping = isinstance(value, dict) and text[:1] != "{"
         if was_quoted or is_mapping or LEADING_ZERO.match(text):
             return text

@@ -20,14 +20,18 @@ from zoerefine.depth.data.depth_unit import ask_unit, refuse_points_in_other_uni
 from zoerefine.depth.data.metric_points import NO_POINTS, MetricPoints, PointFiles
 from zoerefine.depth.exporting.bundle.bundle import Engine
 from zoerefine.depth.exporting.engine import tensors_by_arrays
-from zoerefine.depth.infer.results import ResultFolder, digest_of, has_provenance
+from zoerefine.depth.infer.results import (
+    ResultFolder,
+    digest_of,
+    file_fingerprint,
+    has_provenance,
+)
 from zoerefine.depth.infer.sources import (
     FrameSource,
     NetworkDepth,
     PictureFiles,
     PseudoDepth,
     SourceFrame,
-    file_fingerprint,
 )
 from zoerefine.depth.infer.stream import ClipOrder, Place
 from zoerefine.depth.points.for_engines import VERSION, spread_without_points
@@ -41,7 +45,6 @@ FRAMES_AHEAD = 16  # decoded before the engine takes them, or waiting in an inco
 # refines it on the CPU, it takes about 70. With this number a limit of a quarter of the free memory
 # holds in both cases.
 BYTES_PER_PIXEL = 30
-NEARLY_ALL = 0.9
 VIDEO_FRAME = re.compile(r"[0-9]{6,}")  # the name of one
 
 LeaveOut = Callable[[str, object], None]  # records a frame's name, and why it cannot be refined

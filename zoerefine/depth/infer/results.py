@@ -314,3 +314,12 @@ def digest_of(*fingerprints: str) -> str:
     return hashlib.blake2b(
         "\n".join(fingerprints).encode(errors="surrogateescape"), digest_size=8
     ).hexdigest()
+
+
+def file_fingerprint(path: Path) -> str:
+    """A text that changes with a file's name, size or time; "" if there is no file."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return ""
+    return f"{path.name} {stat.st_size} {stat.st_mtime_ns}"

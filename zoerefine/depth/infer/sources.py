@@ -39,7 +39,7 @@ from zoerefine.depth.data.networks.pseudo_source import (
     require_picture,
     sources_of,
 )
-from zoerefine.depth.infer.results import INPUTS, has_provenance
+from zoerefine.depth.infer.results import INPUTS, file_fingerprint, has_provenance
 from zoerefine.depth.infer.video_damage import check_video
 
 MODEL = "zoerefine-depth-network"
@@ -293,21 +293,17 @@ def open_video(path: Path) -> VideoFile:
         capture.release()
 
 
-def file_fingerprint(path: Path) -> str:
-    """A text that changes with a file's name, size or time; "" if there is no file."""
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return ""
-    return f"{path.name} {stat.st_size} {stat.st_mtime_ns}"
-
-
 @dataclass(frozen=True)
 class DepthFiles:
-    """16-bit PNG files, metres * 256, in one folder, with the names of the pictures of a source."""
+    """16-bit PNG files, metres * 256, in one folder, with the names of the pictures of a source.
+
+    Attributes:
+        of_any: also those that were made for other pictures.
+    """
 
     folder: Path
     pictures: FrameSource
+    of_any: bool = False
 
     def path(self, name: str) -> Path:
         """The file of a frame."""
@@ -321,7 +317,7 @@ class DepthFiles:
         """uint16 [H, W], metres * 256. Raises `UserError` for a file that cannot be read, or that
         was made for another picture.
         """
-        if isinstance(self.pictures, PictureFiles):
+        if isinstance(self.pictures, PictureFiles) and not self.of_any:
             require_picture(self.pictures.files[name], self.path(name))
         return read_zoe(self.path(name))
 

@@ -123,7 +123,7 @@ def value_of_word(present: Any, text: str) -> Any:
     """
     is_number = isinstance(present, int | float) and not isinstance(present, bool)
     is_text = FURTHER_ZEROS.fullmatch(text) and not is_number
-    value = value_like(present, text, is_json=False)
+    value = value_like(present, text)
     is_word = (value is None or isinstance(value, bool)) and not isinstance(present, bool)
     return text if is_text or is_word else value
 

@@ -228,7 +228,9 @@ def relative_depth(name: str, kind: str) -> UserError:
 def require_picture(picture: Path, zoe: Path) -> None:
     """Raises `UserError` where a file of pseudo depth of ours is of another picture."""
     if other := other_picture(picture, png_text(zoe)):
-        raise not_made_for(other, zoe)
+        raise UserError(
+            f"{not_made_for(other, zoe)} on its data set, or `infer` accepts it with --any-pseudo"
+        )
 
 
 def not_made_for(other: str, zoe: Path) -> UserError:
