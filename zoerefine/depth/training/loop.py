@@ -112,10 +112,12 @@ class Loop:
         if state:
             trainer.restore(state)
             say(f"{run.path}: going on from step {trainer.step} of {trainer.steps}")
-            if (before := state.get("threads", threads())) != threads():
-                warn(f"{run.path} began with {counted(before, 'thread')} on its processor and goes "
-                     f"on with {threads()}, so its weights are another run's: OMP_NUM_THREADS says "
-                     "how many")  # fmt: skip
+        earlier = state.get("threads", []) if state else []
+        self.threads = [*dict.fromkeys([*earlier, threads()])]
+        if len(self.threads) > 1:
+            warn(f"{run.path} began with {counted(self.threads[0], 'thread')} on its processor and "
+                 f"goes on with {threads()}, or did so before: its weights are another run's; "
+                 "OMP_NUM_THREADS says how many")  # fmt: skip
         self.pruned = bool(state and state["pruned"])
         if ranks.is_writer():
             self.log = RunLog(run, state["log_offset"] if state else 0, trainer.step)
@@ -220,7 +222,9 @@ class Loop:
     @property
     def outcome(self) -> dict[str, Any]:
         """How training ended, and its speed, for results.json."""
-        return {"pruned": self.pruned, "stopped_early": self.out_of_patience, **self.timer.totals()}
+        found = {"pruned": self.pruned, "stopped_early": self.out_of_patience}
+        several = {"threads": self.threads} if len(self.threads) > 1 else {}
+        return found | several | self.timer.totals()
 
     @property
     def out_of_patience(self) -> bool:
@@ -249,7 +253,7 @@ class Loop:
         if ranks.is_writer():
             state = self.trainer.state()
             state |= {"pruned": self.pruned, "log_offset": self.log.offset, "binding": self.bound}
-            state |= {"pseudo": self.trainer.cache.pseudo.as_json(), "threads": threads()}
+            state |= {"pseudo": self.trainer.cache.pseudo.as_json(), "threads": self.threads}
             self.writer.save(self.trainer.step, state)
         if stop:
             self.writer.wait()

@@ -1,6 +1,7 @@
 """Short names of groups: the settings in which they differ."""
 
 import math
+import os
 from collections.abc import Sequence
 from itertools import chain, count, takewhile
 from typing import Any
@@ -167,3 +168,14 @@ def shortened(text: str, longest: int = LONGEST_VALUE) -> str:
     """Printable text on one line, at most `longest` characters."""
     line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+def shared_names(runs: Sequence[Run]) -> list[str]:
+    """The name of each run that others may share; of runs that only lie in folders, such as
+    TensorBoard's, the path of the folder below one that has all of them.
+    """
+    in_folders = (run.path for run in runs if run.is_in_folder)
+    folders = {path: os.path.dirname(os.path.abspath(path)) for path in in_folders}
+    root = os.path.commonpath(folders.values()) if folders else ""
+    paths = {path: os.path.relpath(folder, root) for path, folder in folders.items()}
+    return [paths.get(run.path, run.shared_name).removeprefix(".") for run in runs]

@@ -13,7 +13,7 @@ from zoerefine.base.errors import UserError
 from zoerefine.base.messages import counted
 from zoerefine.base.registries import SELECTION_METRIC
 from zoerefine.base.yaml.equal_values import equal_text_at
-from zoerefine.lab.analysis.group_names import group_names, shortened
+from zoerefine.lab.analysis.group_names import group_names, shared_names, shortened
 from zoerefine.lab.analysis.statistics.significance import estimate, mean_interval
 from zoerefine.lab.launch.record.times_and_speeds import is_time
 from zoerefine.lab.runs.group_key import CODE
@@ -195,9 +195,11 @@ def make_groups(runs: list[Run], measure: Measure, by: str | None = None) -> lis
         by: a setting to group by, or `name`; None: all settings but the seed.
     """
     if by == NAME and all(NAME not in run.settings for run in runs):
-        if not any(run.shared_name for run in runs):
+        names = shared_names(runs)
+        if not any(names):
             raise UserError("--by name: no run has a name that others could share")
-        runs = [replace(one, settings=one.settings | {NAME: one.shared_name}) for one in runs]
+        runs = [replace(run, settings=run.settings | {NAME: name})
+                for run, name in zip(runs, names, strict=True)]  # fmt: skip
     if by is not None and all(by not in run.settings for run in runs):
         raise UserError(f"--by {by}: no run has this setting")
     members: dict[str, list[Run]] = {}
@@ -284,13 +286,16 @@ def names_note(group: RunGroup) -> str:
     A tracker may give each run a name of its own, which says nothing.
     """
     runs = finished_or_all(group.runs)
-    names = sorted({run.shared_name for run in runs} - {""})
-    has_names = len(names) > 1 and not (runs[0].is_tracked and len(names) == len(runs))
+    names = sorted({*shared_names(runs)} - {""})
+    is_shared = len(names) > 1 and not (runs[0].is_tracked and len(names) == len(runs))
+    if not is_shared:  # `vit-0`, `vit-1` and others
+        names = sorted({name.rstrip("0123456789").rstrip("-_ .") for name in names} - {""})
+    has_names = 1 < len(names) < len(runs)
     is_unknown = len(runs) > 1 and all(run.is_unknown for run in runs)
     if NAME in runs[0].settings or not (has_names or is_unknown):
         return ""
     of_names = f"the runs of {', '.join(names[:-1])} and {names[-1]}" if has_names else ""
-    advice = ": --by name tells them apart" if has_names else ""
+    advice = ": --by name tells them apart" if is_shared else ""
     have = "no known settings" if is_unknown else "one setting"
     return f"{of_names or f'its {len(runs)} runs'} have {have}, and count as one group{advice}"
 

@@ -119,14 +119,16 @@ class Run:
 
     @property
     def shared_name(self) -> str:
-        """The name that runs may share: as --name gives it, or a tracker has it; else the folder
-        of TensorBoard's runs. Empty for others.
-        """
-        if self.is_tracked and (given := self.provenance.get("run_name")):
-            return str(given)
+        """The name that runs may share: as --name gives it, or a tracker has it; else empty."""
+        if self.is_tracked:
+            return str(self.provenance.get("run_name") or "")
         folder = Path(self.path).parent.name
-        has_name = self.is_tracked or "module" in self.provenance
-        return folder if has_name and folder != "trials" else ""
+        return folder if "module" in self.provenance and folder != "trials" else ""
+
+    @property
+    def is_in_folder(self) -> bool:
+        """Whether a tracker gave it no name, as TensorBoard does: only its folder has one."""
+        return self.is_tracked and not self.shared_name
 
     @property
     def is_tracked(self) -> bool:

@@ -156,6 +156,7 @@ def test_the_script_that_wandb_recorded_is_a_setting(tmp_path):
     from wandb.proto import wandb_internal_pb2 as pb
 
     environment = pb.Record(environment=pb.EnvironmentRecord(program="/home/a/cnn.py"))
-    write_log(tmp_path / "run-20261101_000000-abc", run_record(), environment, row(1, loss="0.5"))
+    records = environment, pb.Record(environment=pb.EnvironmentRecord(cpu_count=2))  # as W&B writes
+    write_log(tmp_path / "run-20261101_000000-abc", run_record(), *records, row(1, loss="0.5"))
     (run,) = collect([str(tmp_path)]).runs
     assert run.settings["script"] == "cnn.py"

@@ -90,14 +90,14 @@ def test_a_tracker_s_place_of_runs_is_a_setting_and_can_be_chosen(log, key, tmp_
     assert groups_in(tmp_path / "one") == {"lr 0.25": "3", "lr 0.5": "3"}
 
 
-def in_tensorboard(folder, name):
+def in_tensorboard(folder, name, more=0):
     """Event files of two networks without hyper-parameters, to folders of these names."""
     tensorboard = pytest.importorskip("torch.utils.tensorboard", reason="torch is not installed")
     for network, loss in (("resnet", 0.25), ("vit", 0.5)):
         for seed in SEEDS:
             place = folder / name.format(network=network, seed=seed)
             with tensorboard.SummaryWriter(str(place)) as writer:
-                writer.add_scalar("loss", loss + seed / 64, 1)
+                writer.add_scalar("loss", loss + more + seed / 64, 1)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,11 @@ def in_tensorboard(folder, name):
         (
             "{network}_seed{seed}",
             "6 runs: its 6 runs have no known settings, and count as one group.",
+        ),
+        (
+            "{network}/seed{seed}/logs",
+            "6 runs: the runs of resnet/seed and vit/seed have no known settings, and count as one "
+            "group.",
         ),
     ],
 )
@@ -128,6 +133,17 @@ def test_by_name_takes_the_folders_of_tensorboard(tmp_path, capsys):
     analyze([str(tmp_path / "tb")], tmp_path / "out", by="name", metrics=["loss"])
     assert groups_in(tmp_path / "out") == {"resnet": "3", "vit": "3"}
     assert "no known settings" not in capsys.readouterr().err
+
+
+def test_by_name_takes_the_folders_below_the_one_that_has_all(tmp_path):
+    for more, data in enumerate("ab"):
+        in_tensorboard(tmp_path / "tb" / data, "{network}/s{seed}", more)
+    analyze([str(tmp_path / "tb")], tmp_path / "out", by="name", metrics=["loss"])
+    names = "a/resnet", "a/vit", "b/resnet", "b/vit"
+    assert groups_in(tmp_path / "out") == dict.fromkeys(names, "3")
+    analyze([str(tmp_path / "tb/a/vit")], tmp_path / "one", metrics=["loss"])
+    with pytest.raises(UserError, match="no run has a name that others could share"):
+        analyze([str(tmp_path / "tb/a/vit")], tmp_path / "one", by="name", metrics=["loss"])
 
 
 @needs_wandb

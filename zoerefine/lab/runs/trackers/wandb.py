@@ -149,7 +149,8 @@ class WandbFacts:
             self.step_keys[glob] = record.metric.step_metric
         elif kind == "environment":
             self.commit = record.environment.git.commit or self.commit
-            self.places[SCRIPT] = Path(record.environment.program).name
+            if program := record.environment.program:  # a later record lacks it
+                self.places[SCRIPT] = Path(program).name
         elif kind == "exit":
             self.exit_code = record.exit.exit_code
 
