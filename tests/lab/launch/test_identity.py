@@ -1,6 +1,9 @@
 """Which launches are the same: by their config and overrides."""
 
-from zoerefine.lab.launch.identity import launch_settings
+import pytest
+
+from zoerefine.base.yaml.read import load_yaml
+from zoerefine.lab.launch.identity import launch_settings, read_otherwise
 
 
 def launched(config, *overrides, module="zoerefine.train"):
@@ -25,3 +28,21 @@ def test_every_key_of_another_repositorys_job_decides():
         one = launched(config, module=module)
         assert one != launched({**config, "LOADER": {"THREADS": 2}}, module=module)
         assert one != launched(config, "x", "1", module=module)
+
+
+@pytest.mark.parametrize(
+    "pair", ["no 'no'", "010 10", "1e-3 1.0e-3", "1:30 '1:30'", "2020-01-01 '2020-01-01'"]
+)
+def test_what_pyyaml_reads_otherwise_is_another_job(pair):
+    """Both are one value in YAML 1.2, by which the settings are read."""
+    texts = [f"v: {value}\n" for value in pair.split()]
+    settings = [launched(load_yaml(text), module="theirs.train") for text in texts]
+    assert settings[0] == settings[1]
+    first, second = (read_otherwise(load_yaml(text), text.encode()) for text in texts)
+    assert first != second == ""
+
+
+@pytest.mark.parametrize("text", ["v: 0.1\nw: [a, {b: true}]\n", "v: !!python/tuple [1]\n", "{"])
+def test_a_config_that_pyyaml_reads_alike_or_not_at_all_says_nothing(text):
+    tree = load_yaml(text) if text != "{" else {"v": 1}
+    assert read_otherwise(tree, text.encode()) == ""

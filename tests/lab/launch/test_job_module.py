@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -263,7 +264,8 @@ def test_the_library_that_a_script_may_import_is_recorded(launch, tmp_path, only
 
 
 def test_a_refused_launch_removes_only_what_it_made_itself(plan, tmp_path):
-    planned = plan("HEAD", environment="venv")
+    planned = plan("HEAD")
+    planned = replace(planned, job=replace(planned.job, environment="venv"))  # it has no lock file
     run = planned.run(tmp_path / "runs")
     with pytest.raises(UserError, match=r"requirements\.lock"):
         start(planned, run)

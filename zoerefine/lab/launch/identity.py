@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
+
 from zoerefine.base.config_roles import OWN_MODULES, Role, role_of
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json
@@ -66,6 +68,19 @@ def launch_settings(
         flat = {k: v for k, v in flat.items() if k != key and not k.startswith(f"{key}.")}
         flat |= flatten({key: read_value(text)})
     return {key: value for key, value in flat.items() if role_of(key) in DECIDES}
+
+
+def read_otherwise(tree: Mapping[str, Any], data: bytes) -> str:
+    """The values that PyYAML, which reads YAML 1.1, finds in a config, as a text; empty where they
+    are those of `tree`, and where it does not read the file: `no` is false there, and "no" is not.
+    """
+    if not tree:  # of another kind of file
+        return ""
+    try:
+        found = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return ""
+    return "" if repr(found) == repr(tree) else repr(found)
 
 
 def refuse_another_job(identity: str, run: RunDir) -> None:

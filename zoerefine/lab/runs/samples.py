@@ -13,7 +13,7 @@ from typing import Any
 from zoerefine.base.errors import UserError
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.equal_values import equal_text
-from zoerefine.lab.runs.group_key import PROJECT, group_key
+from zoerefine.lab.runs.group_key import COMMIT, PROJECT, SCRIPT, group_key
 from zoerefine.lab.runs.record import Curve, Run
 
 REPETITION = re.compile(r"-again\d+$")  # what `zoerefine reproduce` adds to a run's name
@@ -71,8 +71,9 @@ def joined_parts(runs: list[Run]) -> tuple[list[Run], dict[str, str]]:
 
 
 def with_part(run: Run, later: Run) -> Run:
-    """A run with its next folder."""
-    settings = run.settings | later.settings
+    """A run with its next folder. The code is that of the first one, which made the weights."""
+    code = {key: run.settings[key] for key in (COMMIT, SCRIPT) if key in run.settings}
+    settings = run.settings | later.settings | code
     seed, seeded = (run.seed, run) if later.seed is None else (later.seed, later)
     curves = dict(run.curves)
     for name, curve in later.curves.items():
@@ -86,7 +87,8 @@ def with_part(run: Run, later: Run) -> Run:
         settings=settings,
         group=group_key(settings),
         seed=seed,
-        provenance=later.provenance | {"seed_key": seeded.provenance["seed_key"]},
+        provenance=later.provenance
+        | {"seed_key": seeded.provenance["seed_key"], "commit": run.provenance["commit"]},
         finals=run.finals | later.finals,
         curves=curves,
         faults=list(dict.fromkeys([*run.faults, *later.faults])),

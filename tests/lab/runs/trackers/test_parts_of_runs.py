@@ -6,7 +6,9 @@ import pytest
 
 from tests.lab.runs.trackers.conftest import INSTALL
 from tests.lab.runs.trackers.test_wandb_logs import row, run_record, write_log
+from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.collect import collect
+from zoerefine.lab.runs.metrics import read_metrics
 
 needs_wandb = pytest.mark.skipif(find_spec("wandb") is None, reason=f"no W&B: {INSTALL}")
 
@@ -39,11 +41,15 @@ def test_a_part_of_wandb_that_only_adds_a_metric_keeps_what_the_others_say(tmp_p
         first.run.config.update.add(key=key, value_json=text)
     rows = [row(step, loss=f"0.{9 - step}") for step in (1, 2)]
     (tmp_path / "wandb").mkdir()
-    write_log(tmp_path / "wandb/run-20261101_235900-abc", first, *rows, end)
-    again = [run_record(project="six"), row(2, loss="0.5"), row(3, loss="0.25", acc="0.75"), end]
+    program = pb.Record(environment=pb.EnvironmentRecord(program="train.py"))
+    write_log(tmp_path / "wandb/run-20261101_235900-abc", first, program, *rows, end)
+    program = pb.Record(environment=pb.EnvironmentRecord(program="evaluate.py"))
+    again = [run_record(project="six"), program, row(2, loss="0.5"),
+             row(3, loss="0.25", acc="0.75"), end]  # fmt: skip
     write_log(tmp_path / "wandb/run-20261102_000100-abc", *again)
     (run,) = collect([str(tmp_path)], metrics=["loss"]).runs
-    assert run.settings["lr"] == 0.5 and run.seed == 3 and run.named_settings["seed"] == 3
+    assert (run.settings["lr"], run.settings["script"]) == (0.5, "train.py")
+    assert run.seed == 3 and run.named_settings["seed"] == 3
     assert run.finals == {"acc": 0.75, "loss": 0.25}
     assert (run.curves["loss"].epochs, run.curves["loss"].refined) == ([1, 2, 3], [0.8, 0.5, 0.25])
 
@@ -140,6 +146,14 @@ def test_a_parent_that_is_the_mean_of_its_seeds_is_no_further_seed(log, tmp_path
     for seed in range(3):
         log(0.25 * (1 + seed), parent=parent, lr=0.5, seed=seed)
     assert sorted(run.seed for run in collect([str(tmp_path)]).runs) == [0, 1, 2]
+
+
+def test_a_job_that_holds_nested_runs_has_the_results_of_their_parent(client, log, tmp_path):
+    parent = log(lr=0.5)
+    for fold in range(3):
+        log(1.0 + fold, parent=parent, lr=0.5)
+    client.log_metric(parent, "loss", 0.25, step=1)
+    assert read_metrics(RunDir(tmp_path)).final == {"loss": 0.25}
 
 
 def test_the_script_that_a_tracker_recorded_is_a_setting(log, tmp_path):

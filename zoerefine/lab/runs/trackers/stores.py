@@ -162,8 +162,9 @@ def local_path(text: str) -> str:
 class StoreLog(MetricLog):
     """A store, read again whenever it has changed.
 
-    Of several runs in it the last one counts. Where a metric goes on at the step at which an
-    earlier run has ended, as after a resume, it has the values of both.
+    Of several runs in it the last one counts, and one that holds nested runs before these. Where a
+    metric goes on at the step at which an earlier run has ended, as after a resume, it has the
+    values of both.
 
     Attributes:
         is_resumed: the job was started again, so that steps may come again.
@@ -187,7 +188,7 @@ class StoreLog(MetricLog):
             self.faults["store"] = damage(error)
             return
         self.faults |= stored.left_out
-        for run in stored.runs:
+        for run in sorted(stored.runs, key=lambda run: not run.parent):  # nested ones first
             for name, series in run.series.items():
                 self._continue(name, series)
             self.finals |= run.finals
