@@ -125,6 +125,17 @@ def test_16_bit_depth_is_in_millimetres_unless_its_unit_is_stated(listed):
     assert not faults
 
 
+def test_a_clip_whose_depth_alone_is_in_another_unit_is_named(world, tmp_path, capsys):
+    root = tmp_path / "world"
+    shutil.copytree(world, root)
+    for path in (root / habitatdyn.ZOE / "0054").glob("*.png"):
+        write_png(path, read_zoe(path) // 5)
+    words = ["DATA.ROOT", root, "CACHE.ROOT", tmp_path]
+    prepare(load_config("demo", list(map(str, words))))
+    (line,) = [one for one in capsys.readouterr().err.splitlines() if "in another unit?" in one]
+    assert line.endswith("(in 1 of 4 clips: 0054)")
+
+
 @pytest.mark.parametrize(("unit", "warned"), [("0.002", False), ("0.1", True), ("0.001", True)])
 def test_a_unit_that_pseudo_depth_contradicts_is_warned_of(listed, unit, warned, tmp_path, capsys):
     folder = listed(HEADER + ",depth_unit_m", f"{LINE},{unit}")

@@ -136,7 +136,7 @@ def test_held_out_scenes_without_points_are_named(world, folder, tmp_path, capsy
     first = open_dataset(world).scenes[0]
     (clip,) = {frame.clip for frame in open_dataset(world).frames if frame.scene == first}
     shutil.copytree(folder / clip, tmp_path / "some" / clip)
-    line = "no frame of the test scenes has metric points: their metrics with metric points are"
+    line = " frames of the test scenes have no metric points: their metrics with metric points are"
     for points, said in ((folder, False), (tmp_path / "some", True)):
         words = ["DATA.ROOT", world, "DATA.POINTS", points, "DATA.VAL_FRACTION", 0]
         words += ["DATA.TEST_SCENES", [open_dataset(world).scenes[1]]]

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from zoerefine.base.config import Config, load_config, save_config, to_dict
 from zoerefine.base.config_roles import FILE_KEYS, TRAINING, Role, settings, training_digest
 from zoerefine.base.errors import UserError
@@ -19,7 +21,7 @@ from zoerefine.depth.data.cache.cache import Cache
 from zoerefine.depth.data.cache.pack import build_cache, cache_digest
 from zoerefine.depth.data.dataset import Dataset, evenly_spaced, picture_digests, select
 from zoerefine.depth.data.depth_codec import ZOE_UNIT_M
-from zoerefine.depth.data.depth_unit import ASKED_FRAMES, ask_unit, question_of_truth, ratio_of
+from zoerefine.depth.data.depth_unit import ask_unit, question_of_truth, ratio_of
 from zoerefine.depth.data.layouts.readers import open_dataset
 from zoerefine.depth.data.metric_points import with_points
 from zoerefine.depth.training import binding
@@ -29,6 +31,7 @@ from zoerefine.lab.launch.git.commands import checkout_commit
 from zoerefine.lab.launch.process.output import kept_log
 from zoerefine.lab.launch.record import provenance
 
+ASKED_CLIPS, ASKED_OF_CLIP = 64, 4  # frames by which units are asked about
 NAMED_SCENES = 5  # in a message
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -103,12 +106,14 @@ def find_data(cfg: Config) -> tuple[Dataset, splits.Split]:
 
 
 def warn_of_points(dataset: Dataset, split: splits.Split) -> None:
-    """Warn where held-out scenes have no metric points and others have: metrics say nothing."""
-    with_points = {frame.scene for frame in dataset.frames if frame.points}
+    """Warn where frames of held-out scenes have no metric points and others have."""
+    if not any(frame.points for frame in dataset.frames):
+        return
     for name, scenes in (("validation", split.val), ("test", split.test)):
-        if with_points and scenes and with_points.isdisjoint(scenes):
-            warn(f"no frame of the {name} scenes has metric points: their metrics with metric "
-                 "points are those without")  # fmt: skip
+        held_out = [frame for frame in dataset.frames if frame.scene in scenes]
+        if missing := sum(frame.points is None for frame in held_out):
+            warn(f"{missing} of {counted(len(held_out), 'frame')} of the {name} scenes have no "
+                 "metric points: their metrics with metric points are those without")  # fmt: skip
 
 
 def find_dataset(cfg: Config, opened: Dataset | None = None) -> Dataset:
@@ -154,14 +159,26 @@ def pack(cfg: Config, dataset: Dataset) -> Cache:
         cfg.DATA.MAX_BROKEN,
         options.MODE,
     )
-    if is_writer() and (question := question_of_truth(ratios(cache))):
+    if is_writer() and (question := question_of_clips(cache)):
         warn(f"{cfg.DATA.ROOT}: {question}")
     return replace(cache, farthest_m=cfg.DATA.FARTHEST_M, pictures=dataset.pictures)
 
 
-def ratios(cache: Cache) -> Iterator[float]:
-    """`ratio_of` some frames."""
-    for index in evenly_spaced(range(len(cache)), ASKED_FRAMES):
+def question_of_clips(cache: Cache) -> str:
+    """`question_of_truth` of some clips: one of them alone may be of another camera."""
+    asked = evenly_spaced(range(len(cache.clips)), ASKED_CLIPS)
+    of_clips = [(cache.clips[clip].name, question_of_truth(ratios(cache, clip))) for clip in asked]
+    found = [(name, question) for name, question in of_clips if question]
+    if not found:
+        return ""
+    names = first_few([name for name, _ in found], NAMED_SCENES)
+    return f"{found[0][1]} (in {len(found)} of {counted(len(asked), 'clip')}: {names})"
+
+
+def ratios(cache: Cache, clip: int) -> Iterator[float]:
+    """`ratio_of` some frames of a clip."""
+    frames = np.flatnonzero(cache.frames["clip"] == clip).tolist()
+    for index in evenly_spaced(frames, ASKED_OF_CLIP):
         record = cache.read(index)
         yield ratio_of(record["zoe"] * ZOE_UNIT_M, record["depth"] * cache.depth_scale)
 
