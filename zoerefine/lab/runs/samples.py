@@ -112,11 +112,12 @@ def without_parents(
         for child in nested.get(run.provenance.get("tracker_id", "-"), ()):
             asked = [name for name in metrics if name in child.finals]
             both = [name for name in child.finals if name in run.finals]
+            compared = [name for name in both if name in metrics] or both
             is_same = child.group == run.group and bool(both)
             if asked and not any(name in run.finals for name in metrics):
                 left_out[run.path] = f"has no {asked[0]}, which the runs nested in it have"
             elif is_same and (
-                any(child.finals[name] == run.finals[name] for name in both)
+                all(child.finals[name] == run.finals[name] for name in compared)
                 or (run.seed is None and child.seed is not None)
             ):
                 reason = f"has the settings and a metric of its nested run {child.name}"

@@ -132,9 +132,11 @@ def test_a_parent_without_the_metric_of_its_nested_runs_is_no_sample(log, tmp_pa
     assert [*found.left_out.values()] == ["has no loss, which the runs nested in it have"]
 
 
-def test_an_evaluation_that_is_nested_in_its_training_is_no_further_seed(log, tmp_path):
+def test_an_evaluation_that_is_nested_in_its_training_is_no_further_seed(client, log, tmp_path):
     training = log(0.25, lr=0.5, seed=3)
-    log(5.0, parent=training, lr=0.5, seed=3)
+    evaluation = log(5.0, parent=training, lr=0.5, seed=3)
+    for run in (training, evaluation):
+        client.log_metric(run, "batch", 8, step=1)
     found = collect([str(tmp_path)], metrics=["loss"])
     assert [run.finals["loss"] for run in found.runs] == [0.25]
     ((_, reason),) = found.left_out.items()
