@@ -3,7 +3,7 @@
 import pytest
 
 from zoerefine.base.yaml.read import load_yaml
-from zoerefine.lab.launch.identity import launch_settings, read_otherwise
+from zoerefine.lab.launch.identity import launch_settings, quoted_switches
 
 
 def launched(config, *overrides, module="zoerefine.train"):
@@ -30,19 +30,17 @@ def test_every_key_of_another_repositorys_job_decides():
         assert one != launched(config, "x", "1", module=module)
 
 
-@pytest.mark.parametrize(
-    "pair", ["no 'no'", "010 10", "1e-3 1.0e-3", "1:30 '1:30'", "2020-01-01 '2020-01-01'"]
-)
-def test_what_pyyaml_reads_otherwise_is_another_job(pair):
-    """Both are one value in YAML 1.2, by which the settings are read."""
-    texts = [f"v: {value}\n" for value in pair.split()]
+@pytest.mark.parametrize("pair", ["no 'no'", "On 'On'", "[off] ['off']"])
+def test_a_switch_in_quotes_is_another_job(pair):
+    """Both are one value in YAML 1.2, by which the settings are read; not so for PyYAML."""
+    texts = [f"v: {value}\nt: !!python/tuple [1]\n" for value in pair.split()]
     settings = [launched(load_yaml(text), module="theirs.train") for text in texts]
     assert settings[0] == settings[1]
-    first, second = (read_otherwise(load_yaml(text), text.encode()) for text in texts)
-    assert first != second == ""
+    found = [quoted_switches(load_yaml(text), text.encode()) for text in texts]
+    assert found == [[], ["v"]]
 
 
-@pytest.mark.parametrize("text", ["v: 0.1\nw: [a, {b: true}]\n", "v: !!python/tuple [1]\n", "{"])
-def test_a_config_that_pyyaml_reads_alike_or_not_at_all_says_nothing(text):
-    tree = load_yaml(text) if text != "{" else {"v": 1}
-    assert read_otherwise(tree, text.encode()) == ""
+def test_other_configs_have_no_switches_in_quotes():
+    for text in ("v: 1e-4\nw: 'a'\nx: yes\n", "[1]", "{"):
+        tree = {} if text == "{" else load_yaml(text)
+        assert quoted_switches(tree if isinstance(tree, dict) else {}, text.encode()) == []

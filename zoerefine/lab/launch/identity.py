@@ -8,13 +8,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from zoerefine.base.config_roles import OWN_MODULES, Role, role_of
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json
 from zoerefine.base.run_dir import RunDir
 from zoerefine.base.yaml.keys import flatten
+from zoerefine.base.yaml.read import FLAG_WORDS, load_yaml
 from zoerefine.base.yaml.script_overrides import read_value
 from zoerefine.lab.launch.included import Included
 from zoerefine.lab.launch.job import IN_PLACE, JOB_OPTIONS, OPTIONS, Job
@@ -70,17 +69,19 @@ def launch_settings(
     return {key: value for key, value in flat.items() if role_of(key) in DECIDES}
 
 
-def read_otherwise(tree: Mapping[str, Any], data: bytes) -> str:
-    """The values that PyYAML, which reads YAML 1.1, finds in a config, as a text; empty where they
-    are those of `tree`, and where it does not read the file: `no` is false there, and "no" is not.
+def quoted_switches(tree: Mapping[str, Any], data: bytes) -> list[str]:
+    """The keys of a YAML config with texts that are switches without their quotes, as PyYAML reads
+    them: `no` is false, and "no" is not, though both are one text in `tree`.
     """
     if not tree:  # of another kind of file
-        return ""
-    try:
-        found = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return ""
-    return "" if repr(found) == repr(tree) else repr(found)
+        return []
+    found = flatten(load_yaml(data.decode(), has_switches=True))
+    texts = {key: value if isinstance(value, list) else [value] for key, value in found.items()}
+    return [
+        key
+        for key, values in texts.items()
+        if any(isinstance(one, str) and one.lower() in FLAG_WORDS for one in values)
+    ]
 
 
 def refuse_another_job(identity: str, run: RunDir) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from zoerefine.lab.launch.git.address import RepositoryAddress, parse_address
 from zoerefine.lab.launch.git.changes import Changes, read_changes
 from zoerefine.lab.launch.git.commands import GitError, git, git_bytes
 from zoerefine.lab.launch.git.mirror import fetch_commit
-from zoerefine.lab.launch.identity import launch_identity, launch_settings, read_otherwise
+from zoerefine.lab.launch.identity import launch_identity, launch_settings, quoted_switches
 from zoerefine.lab.launch.included import CommitFiles, Included, find_included
 from zoerefine.lab.launch.job import IN_PLACE, MERGED, NO_CONFIG, Job, Setting, read_setting
 from zoerefine.lab.launch.job_module import check_commit_has
@@ -78,11 +79,15 @@ class LaunchPlan:
     def _identity_of(self, job: Job) -> str:
         config = self.document.tree or self.config.hex()
         settings = launch_settings(config, self.override_arguments, job.module)
-        is_own = job.module.startswith(OWN_MODULES)
-        if not is_own and (other := read_otherwise(self.document.tree, self.config)):
-            settings["as PyYAML reads it"] = other
+        if self.quoted_switches and not job.module.startswith(OWN_MODULES):
+            settings["in quotes"] = self.quoted_switches
         changes = self.changes.digest
         return launch_identity(job, self.commit, changes, settings, self.included, self.inputs)
+
+    @cached_property
+    def quoted_switches(self) -> list[str]:
+        """See `identity.quoted_switches`."""
+        return quoted_switches(self.document.tree, self.config)
 
     @property
     def version(self) -> str:

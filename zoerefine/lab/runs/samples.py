@@ -74,7 +74,9 @@ def with_part(run: Run, later: Run) -> Run:
     """A run with its next folder. The code is that of the first one, which made the weights."""
     code = {key: run.settings[key] for key in (COMMIT, SCRIPT) if key in run.settings}
     settings = run.settings | later.settings | code
-    seed, seeded = (run.seed, run) if later.seed is None else (later.seed, later)
+    is_same_key = run.provenance["seed_key"] == later.provenance["seed_key"]
+    says_seed = later.seed is not None and (run.seed is None or is_same_key)
+    seed, seeded = (later.seed, later) if says_seed else (run.seed, run)
     curves = dict(run.curves)
     for name, curve in later.curves.items():
         before = curves.get(name, Curve([], [], nan))

@@ -44,7 +44,9 @@ def test_a_part_of_wandb_that_only_adds_a_metric_keeps_what_the_others_say(tmp_p
     program = pb.Record(environment=pb.EnvironmentRecord(program="train.py"))
     write_log(tmp_path / "wandb/run-20261101_235900-abc", first, program, *rows, end)
     program = pb.Record(environment=pb.EnvironmentRecord(program="evaluate.py"))
-    again = [run_record(project="six"), program, row(2, loss="0.5"),
+    second = run_record(project="six")
+    second.run.config.update.add(key="eval.seed", value_json="99")  # of the evaluation's data
+    again = [second, program, row(2, loss="0.5"),
              row(3, loss="0.25", acc="0.75"), end]  # fmt: skip
     write_log(tmp_path / "wandb/run-20261102_000100-abc", *again)
     (run,) = collect([str(tmp_path)], metrics=["loss"]).runs

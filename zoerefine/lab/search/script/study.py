@@ -128,6 +128,8 @@ class LaunchedScript:
             found["--input"] = [dict(files) for files in self.plan.inputs.values()]
         if self.plan.included.copies:
             found["included configs"] = dict(self.plan.included.copies)
+        if self.plan.quoted_switches:
+            found["in quotes"] = self.plan.quoted_switches
         found |= {
             "commit": self.plan.commit,
             "--metric": f"{self.metric}, {self.direction}",
