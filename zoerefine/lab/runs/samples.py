@@ -80,7 +80,8 @@ def with_part(run: Run, later: Run) -> Run:
     curves = dict(run.curves)
     for name, curve in later.curves.items():
         before = curves.get(name, Curve([], [], nan))
-        points = dict(zip(before.epochs, before.refined, strict=True))
+        begins_anew = before.epochs[:1] >= curve.epochs[:1]  # as W&B's own count does offline
+        points = {} if begins_anew else dict(zip(before.epochs, before.refined, strict=True))
         points |= zip(curve.epochs, curve.refined, strict=True)
         steps = sorted(points)
         curves[name] = Curve(steps, [points[step] for step in steps], nan)

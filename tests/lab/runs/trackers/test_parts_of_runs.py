@@ -37,7 +37,7 @@ def test_a_part_of_wandb_that_only_adds_a_metric_keeps_what_the_others_say(tmp_p
 
     end = pb.Record(exit=pb.RunExitRecord(exit_code=0))
     first = run_record(project="six")
-    for key, text in (("lr", "0.5"), ("seed", "3")):
+    for key, text in (("lr", "0.5"), ("seed", "3"), ("_target_", '"net"'), ("_wandb", '{"t": 1}')):
         first.run.config.update.add(key=key, value_json=text)
     rows = [row(step, loss=f"0.{9 - step}") for step in (1, 2)]
     (tmp_path / "wandb").mkdir()
@@ -50,10 +50,21 @@ def test_a_part_of_wandb_that_only_adds_a_metric_keeps_what_the_others_say(tmp_p
              row(3, loss="0.25", acc="0.75"), end]  # fmt: skip
     write_log(tmp_path / "wandb/run-20261102_000100-abc", *again)
     (run,) = collect([str(tmp_path)], metrics=["loss"]).runs
-    assert (run.settings["lr"], run.settings["script"]) == (0.5, "train.py")
+    found = {key: run.settings[key] for key in run.settings if key not in ("project", "commit")}
+    assert found == {"lr": 0.5, "_target_": "net", "script": "train.py"}
     assert run.seed == 3 and run.named_settings["seed"] == 3
     assert run.finals == {"acc": 0.75, "loss": 0.25}
     assert (run.curves["loss"].epochs, run.curves["loss"].refined) == ([1, 2, 3], [0.8, 0.5, 0.25])
+
+
+@needs_wandb
+def test_the_curve_of_a_part_that_counts_its_steps_anew_is_no_mixture(tmp_path):
+    (tmp_path / "wandb").mkdir()
+    for time, losses in (("20261101_235900", "987"), ("20261102_000100", "32")):
+        rows = [row(step, loss=text) for step, text in enumerate(losses)]
+        write_log(tmp_path / f"wandb/run-{time}-abc", run_record(project="six"), *rows)
+    (run,) = collect([str(tmp_path)], metrics=["loss"]).runs
+    assert run.curves["loss"].refined == [3, 2]
 
 
 @needs_wandb

@@ -229,7 +229,7 @@ def read_log(path: Path, record_class: Any) -> TrackedRun:
         path=str(path.parent),
         name=facts.name,
         state=facts.state,
-        settings={k: v for k, v in config.items() if not k.startswith("_")},
+        settings={k: v for k, v in config.items() if not k.startswith("_wandb")},
         finals={k: v for k, v in finals.items() if k not in facts.step_keys.values()},
         series=series,
         commit=facts.commit,
