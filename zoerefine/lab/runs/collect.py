@@ -18,7 +18,7 @@ from zoerefine.lab.runs.metrics import RunMetrics, read_metrics
 from zoerefine.lab.runs.metrics.find_files import files_with_stats
 from zoerefine.lab.runs.read import as_run, read_run
 from zoerefine.lab.runs.record import Collection, Curve, Run
-from zoerefine.lab.runs.samples import samples
+from zoerefine.lab.runs.samples import joined_parts, samples
 from zoerefine.lab.runs.stored import StoredRuns, as_json, read_many, reading_code
 from zoerefine.lab.runs.trackers.stores import TrackerStore, find_stores, local_path
 
@@ -174,11 +174,13 @@ def collect(
             path = os.fsencode(source.path).decode("utf-8", "backslashreplace")  # to be printed
             left_out[path] = found
             continue
-        reasons = {run.path: why_left_out(run, keeps) for run in found.runs}
-        runs += [run for run in found.runs if not reasons[run.path]]
-        left_out |= found.left_out | {path: reason for path, reason in reasons.items() if reason}
-    runs, no_samples = samples(runs, metrics)
-    left_out |= no_samples
+        runs += found.runs
+        left_out |= found.left_out
+    runs, parts = joined_parts(runs)
+    reasons = {run.path: why_left_out(run, keeps) for run in runs}
+    left_out |= {path: reason for path, reason in reasons.items() if reason}
+    runs, no_samples = samples([run for run in runs if not reasons[run.path]], metrics)
+    left_out |= parts | no_samples
     if not runs:
         reasons_shown = (
             "; ".join(list(dict.fromkeys(left_out.values()))[:3])

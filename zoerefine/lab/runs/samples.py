@@ -20,14 +20,14 @@ REPETITION = re.compile(r"-again\d+$")  # what `zoerefine reproduce` adds to a r
 
 
 def samples(runs: list[Run], metrics: Sequence[str]) -> tuple[list[Run], dict[str, str]]:
-    """The runs that are samples, and by path why another one is none.
+    """The runs that are samples, and by path why another one is none; parts were joined before.
 
     Args:
         metrics: that are asked for.
     """
     left_out: dict[str, str] = {}
     parents = partial(without_parents, metrics=metrics)
-    for without in (without_repetitions, joined_parts, parents, without_copies):
+    for without in (without_repetitions, parents, without_copies):
         runs, reasons = without(runs)
         left_out |= reasons
     return runs, left_out

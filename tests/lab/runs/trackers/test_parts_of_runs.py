@@ -8,6 +8,7 @@ from tests.lab.runs.trackers.conftest import INSTALL
 from tests.lab.runs.trackers.test_wandb_logs import row, run_record, write_log
 from zoerefine.base.run_dir import RunDir
 from zoerefine.lab.runs.collect import collect
+from zoerefine.lab.runs.filter import parse_filter
 from zoerefine.lab.runs.metrics import read_metrics
 
 needs_wandb = pytest.mark.skipif(find_spec("wandb") is None, reason=f"no W&B: {INSTALL}")
@@ -49,7 +50,8 @@ def test_a_part_of_wandb_that_only_adds_a_metric_keeps_what_the_others_say(tmp_p
     again = [second, program, row(2, loss="0.5"),
              row(3, loss="0.25", acc="0.75"), end]  # fmt: skip
     write_log(tmp_path / "wandb/run-20261102_000100-abc", *again)
-    (run,) = collect([str(tmp_path)], metrics=["loss"]).runs
+    keeps = parse_filter("lr > 0.25")
+    (run,) = collect([str(tmp_path)], keeps, metrics=["loss"]).runs
     found = {key: run.settings[key] for key in run.settings if key not in ("project", "commit")}
     assert found == {"lr": 0.5, "_target_": "net", "script": "train.py"}
     assert run.seed == 3 and run.named_settings["seed"] == 3

@@ -16,7 +16,6 @@ import numpy as np
 
 from zoerefine.base.errors import UserError
 from zoerefine.base.files.atomic import digest_json, read_regular_file, write_json
-from zoerefine.base.files.images import file_bytes, png_text
 from zoerefine.base.files.own_files import JSON_MARK
 from zoerefine.base.messages import say, visible
 from zoerefine.depth.data import ZOEDEPTH_MODEL
@@ -227,6 +226,8 @@ def relative_depth(name: str, kind: str) -> UserError:
 
 def require_picture(picture: Path, zoe: Path) -> None:
     """Raises `UserError` where a file of pseudo depth of ours is of another picture."""
+    from zoerefine.base.files.images import png_text  # engines need no OpenCV
+
     if other := other_picture(picture, png_text(zoe)):
         raise UserError(
             f"{not_made_for(other, zoe)} on its data set, or `infer` accepts it with --any-pseudo"
@@ -239,6 +240,8 @@ def not_made_for(other: str, zoe: Path) -> UserError:
 
 def other_picture(picture: Path, text: Mapping[str, str]) -> str:
     """Empty where pseudo depth with this text was made for a picture as it is now."""
+    from zoerefine.base.files.images import file_bytes
+
     digest = text.get(PICTURE)
     if digest in (None, sha256(file_bytes(picture)).hexdigest()):
         return ""

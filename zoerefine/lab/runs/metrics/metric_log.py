@@ -124,7 +124,7 @@ class MetricLog:
         """Whether its file, or every file of its folder, was written before a time."""
         if not time_s:
             return False
-        files = [self.path] if self.path.is_file() else self.path.iterdir()
+        files = [self.path] if self.path.is_file() else filter(Path.is_file, self.path.iterdir())
         try:
             return all(one.lstat().st_mtime < time_s for one in files)
         except OSError:  # moved into the run at this moment
